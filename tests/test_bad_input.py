@@ -378,7 +378,7 @@ TYPES = (
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "messages"),
     [
         (
             lambda: wp.array([1.0], dtype="float32"),
@@ -403,10 +403,10 @@ TYPES = (
         ),
     ],
 )
-def test_types_and_shapes_that_are_written_wrongly(make: Callable[[], Any], told: str) -> None:
+def test_types_and_shapes_that_are_written_wrongly(make: Callable[[], Any], messages: str) -> None:
     with pytest.raises(wp.ArrayError) as caught:
         make()
-    assert str(caught.value) == told
+    assert str(caught.value) == messages
 
 
 @pytest.mark.parametrize(

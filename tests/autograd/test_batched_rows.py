@@ -276,8 +276,8 @@ def test_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_native_functions_run_row_by_row() -> None:
     program = of_kernel(native, 4, [array(4)], [array(4)])
     agree(program)
-    told = "launch 0 (native) calls native functions, which may write anywhere"
-    assert program.one_by_one == {"forward": told, "backward": told, "push": told}
+    message = "launch 0 (native) calls native functions, which may write anywhere"
+    assert program.one_by_one == {"forward": message, "backward": message, "push": message}
 
 
 def test_writes_outside_the_tape_run_forward_row_by_row() -> None:
@@ -291,8 +291,8 @@ def test_writes_outside_the_tape_run_forward_row_by_row() -> None:
         wp.launch(wave_into, 3, [y, z])
     program = of_tape(tape, [x], [y, z])
     agree(program)
-    told = "something outside the tape wrote between its records"
-    assert program.one_by_one == {"forward": told, "push": told}
+    message = "something outside the tape wrote between its records"
+    assert program.one_by_one == {"forward": message, "push": message}
 
 
 def test_what_was_written_after_the_tape_is_what_careless_adjoints_read() -> None:
@@ -312,8 +312,8 @@ def test_what_was_written_after_the_tape_is_what_careless_adjoints_read() -> Non
 def test_tangents_of_custom_functions_run_row_by_row() -> None:
     program = custom_function()
     agree(program)
-    told = "record 1 is a custom function, in which tangents may be lost"
-    assert program.one_by_one == {"push": told}
+    message = "record 1 is a custom function, in which tangents may be lost"
+    assert program.one_by_one == {"push": message}
 
 
 def test_the_reverse_pass_of_warp_runs_row_by_row() -> None:

@@ -152,8 +152,8 @@ def test_components_are_called_real_and_imaginary() -> None:
     assert result.verdict == "KINK"
     assert result.pairs[0].message.startswith("d r[0] / d Re z[0]: AD ")
     x = wp.array([0.0, 1.0, 2.0], dtype=wp.float64, requires_grad=True)
-    told = gradcheck(c.rotated, 3, [x], [held(Z)], complex="w", show_summary=False)
-    assert told.pairs[0].wirtinger is None  # by a real number
+    reported = gradcheck(c.rotated, 3, [x], [held(Z)], complex="w", show_summary=False)
+    assert reported.pairs[0].wirtinger is None  # by a real number
 
 
 def test_components_of_tangents_are_called_so_too() -> None:

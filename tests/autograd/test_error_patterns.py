@@ -397,9 +397,9 @@ def test_the_call_of_a_launch_is_named() -> None:
         wp.launch(waves, dim=2, inputs=[x], outputs=[y])
     result = wp.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
     line = next(n for n, text in enumerate(_own_lines(), 1) if "launch(waves" in text)
-    told = result.pairs[0].display_text().splitlines()
-    assert told[0].startswith("WRONG: launch 0 (waves): d y[")
-    assert told[-1] == (
+    messages = result.pairs[0].display_text().splitlines()
+    assert messages[0].startswith("WRONG: launch 0 (waves): d y[")
+    assert messages[-1] == (
         f"  = note: the launch was called at {__file__}:{line}, in test_the_call_of_a_launch_is_named"
     )
 
@@ -412,9 +412,9 @@ def test_a_function_names_the_launch_that_writes_its_output() -> None:
         return z
 
     result = gradcheck(model, inputs=[k.vector([0.1, 0.3])], raise_exception=False, show_summary=False)
-    told = result.pairs[0].display_text()
-    assert "  --> " in told and "y[i] = scaled(x[i])" in told
-    assert "  = note: launch 1 (waves) was called at " in told
+    messages = result.pairs[0].display_text()
+    assert "  --> " in messages and "y[i] = scaled(x[i])" in messages
+    assert "  = note: launch 1 (waves) was called at " in messages
 
 
 def test_an_intermediate_without_gradient_is_named() -> None:

@@ -260,10 +260,10 @@ def test_what_a_worker_or_pool_dies_of_is_told() -> None:
     assert caught.value.message == (
         "gradcheck_tape: a worker failed over launch 0 (lengths): OSError: disk full"
     )
-    told = wp.GradcheckError("a mask names what there is not", hint="name it")
+    messages = wp.GradcheckError("a mask names what there is not", hint="name it")
     with pytest.raises(wp.GradcheckError) as caught:
-        gradcheck_tape(tape, executor=Broken(told), **QUIET)
-    assert caught.value is told
+        gradcheck_tape(tape, executor=Broken(messages), **QUIET)
+    assert caught.value is messages
     with pytest.raises(wp.GradcheckError) as caught:
         gradcheck_tape(tape, executor=4, **QUIET)
     assert str(caught.value) == (

@@ -443,9 +443,9 @@ def test_options_that_do_not_fit_together(options: dict, message: str) -> None:
 def test_check_sparse_nnz_is_the_old_name_of_masked() -> None:
     with pytest.warns(
         DeprecationWarning, match="^check_sparse_nnz is deprecated: use masked instead$"
-    ) as told:
+    ) as messages:
         assert check(k.square, [1.0], check_sparse_nnz=True)
-    assert told[0].filename == __file__
+    assert messages[0].filename == __file__
     with pytest.warns(DeprecationWarning), pytest.raises(wp.GradcheckError) as caught:
         check(k.square, [1.0], check_sparse_nnz=True, masked=False)
     assert caught.value.message == "check_sparse_nnz=True and masked=False: two names of one option differ"

@@ -102,8 +102,8 @@ def test_kinks(case: Any) -> None:
 
 def test_both_slopes_are_told() -> None:
     _, diagnosis = verdicts(*KINKS[0])
-    (told,) = diagnosis.trace.checks
-    np.testing.assert_allclose([told.left, told.right], [-1.0, 1.0], rtol=1e-3)
+    (messages,) = diagnosis.trace.checks
+    np.testing.assert_allclose([messages.left, messages.right], [-1.0, 1.0], rtol=1e-3)
 
 
 @pytest.mark.parametrize("case", SMOOTH, ids=lambda case: f"{case[0].key}{case[2]}")

@@ -328,9 +328,9 @@ def test_what_is_not_there_in_time_is_nan(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("time.monotonic", lambda: clock.append(clock[-1] + 0.01) or clock[-1])  # type: ignore[func-returns-value]
     with pytest.warns(
         RuntimeWarning, match=r"kernel tridiagonal: time was up \(max_seconds=1\); entries that"
-    ) as told:
+    ) as message:
         found = jacobian(k.tridiagonal, 600, [x], [y], max_seconds=1.0, progress=False)
-    assert told[0].filename == __file__
+    assert message[0].filename == __file__
     known = ~np.isnan(found[0, 0].numpy()).any(axis=1)
     assert 2 <= known.sum() < 600 and known[0] and not known[-1]
     assert found.notes == [

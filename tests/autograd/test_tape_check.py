@@ -428,13 +428,15 @@ def test_results_are_told_one_by_one_also_of_a_check_that_is_cancelled() -> None
     loss = k.vector([0.0])
     tape = record((k.square, [x, y]), (k.cube, [x, z]), (k.total, [y, loss]), (k.total, [z, loss]))
     labels = {x: "x", y: "y", z: "z", loss: "loss"}
-    told: list[Any] = []
+    messages: list[Any] = []
     mask = [entry(0, "x", "y"), entry(1, "x", "y"), entry(None, "x", "loss")]
-    results = check_pairs(tape, mask, labels=labels, each=told.append)
-    assert [(r.launch, r.input) for r in told][:3] == [(0, "x"), (1, "x"), (None, "x")]
-    assert told[-1] == results[-1]
-    told.clear()
-    results = check_pairs(tape, mask, labels=labels, each=told.append, cancelled=lambda: len(told) >= 2)
+    results = check_pairs(tape, mask, labels=labels, each=messages.append)
+    assert [(r.launch, r.input) for r in messages][:3] == [(0, "x"), (1, "x"), (None, "x")]
+    assert messages[-1] == results[-1]
+    messages.clear()
+    results = check_pairs(
+        tape, mask, labels=labels, each=messages.append, cancelled=lambda: len(messages) >= 2
+    )
     assert [r.launch for r in results] == [0, 1]
 
 

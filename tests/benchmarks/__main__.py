@@ -61,7 +61,7 @@ def row(found: Found) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def told(figures: Figures) -> str:
+def message(figures: Figures) -> str:
     """The machine, in a few lines."""
     versions = ", ".join(f"{name} {version}" for name, version in figures.machine["versions"].items())
     return (
@@ -117,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
         page.write(figures)
     if options.json:
         figures.save(options.json)
-    print(told(figures), table(figures), sep="\n")
+    print(message(figures), table(figures), sep="\n")
     for name, note in figures.notes.items():
         print(f"{name} is wrong: {note}")
     found = outcomes(figures)

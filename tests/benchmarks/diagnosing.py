@@ -197,11 +197,11 @@ def main() -> None:
     if options.limits:
         began = load()
         runs = [in_process(size, launches, limit) for launches, size in LIMITED for limit in LIMITS]
-        told = f"Elapsed time, one run each; load {began} at the start and {load()} at the end."
-        print(of_limits(runs), told, sep="\n\n")
+        message = f"Elapsed time, one run each; load {began} at the start and {load()} at the end."
+        print(of_limits(runs), message, sep="\n\n")
         if options.write:
             text = page.PAGE.read_text(encoding="utf-8")
-            text = page.replaced(text, f"{told}\n\n{of_limits(runs)}", page.markers("limits"))
+            text = page.replaced(text, f"{message}\n\n{of_limits(runs)}", page.markers("limits"))
             page.PAGE.write_text(text, encoding="utf-8")
         return
     print("launches    elements   tape (s)  diagnosis   ratio tape (MB)  with diag.  ratio")

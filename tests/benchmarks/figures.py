@@ -120,10 +120,10 @@ def compared(before: Figures, after: Figures) -> list[str]:
         if a.engine.startswith(OURS):
             drift = _mean([ratio for peer, ratio in peers if peer.what == a.what]) or overall
             low, middle = b.min / a.min, b.median / a.median
-            told = "slower" if min(low, middle) > NOISE * max(drift, 1.0) else ""
-            told = "faster" if max(low, middle) * NOISE < min(drift, 1.0) else told
+            message = "slower" if min(low, middle) > NOISE * max(drift, 1.0) else ""
+            message = "faster" if max(low, middle) * NOISE < min(drift, 1.0) else message
             name = f"{a.case} {a.part}, {a.size}" + ("" if a.engine == OURS else f" ({a.engine})")
-            cells = (duration(a.min), duration(b.min), f"{low:.2f}", f"{middle:.2f}", f"{drift:.2f}", told)
+            cells = (duration(a.min), duration(b.min), f"{low:.2f}", f"{middle:.2f}", f"{drift:.2f}", message)
             rows.append((name, *cells))
     return [columns(rows), f"other engines, which are the same: ×{overall:.2f} in the mean"]
 

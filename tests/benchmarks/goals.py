@@ -138,15 +138,15 @@ def _beside_others(figures: Figures) -> Iterator[Outcome]:
     for what, size, idle, found in busy.pairs(figures):
         alone = idle[OURS].median
         bound = max(BUSY, LOOPS * found[busy.LOOP].max / alone)
-        told = f"{what} {busy.BUSY}, {size}: worst ÷ idle (or {LOOPS:g} × a Python loop)"
-        yield Outcome(told, (found[OURS].max / alone,) * 2, bound, False, "{:,.0f}".format)
+        message = f"{what} {busy.BUSY}, {size}: worst ÷ idle (or {LOOPS:g} × a Python loop)"
+        yield Outcome(message, (found[OURS].max / alone,) * 2, bound, False, "{:,.0f}".format)
 
 
 def _bits(figures: Figures) -> Iterator[Outcome]:
     if figures.bits:
         differ = [f" ({what}: {parts})" for what, parts in figures.bits.items() if parts]
-        told = f"results that depend on the number of threads or on the run{''.join(differ)}"
-        yield Outcome(told, (len(differ), len(differ)), 0, False, "{:.0f}".format)
+        message = f"results that depend on the number of threads or on the run{''.join(differ)}"
+        yield Outcome(message, (len(differ), len(differ)), 0, False, "{:.0f}".format)
 
 
 def _alone(figures: Figures) -> Iterator[Outcome]:

@@ -89,9 +89,9 @@ def main() -> None:
         budget = whole // part if part > 1 else None
         forward, backward, reran, gradient = timed(*size, budget, options.rounds)
         expected = expected or gradient
-        told = f"{budget / 1e6:.0f} MB" if budget else "none"
+        message = f"{budget / 1e6:.0f} MB" if budget else "none"
         print(
-            f"{told:>10}  {peak(*size, budget) / 1e6:>5.0f} MB  {forward:>6.2f} s  {backward:>6.2f} s  "
+            f"{message:>10}  {peak(*size, budget) / 1e6:>5.0f} MB  {forward:>6.2f} s  {backward:>6.2f} s  "
             f"{reran:>9}  {'yes' if gradient == expected else 'NO'}"
         )
 

@@ -29,12 +29,12 @@ def block(figures: Figures) -> str:
     """All tables, without the markers."""
     machine = figures.machine
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    told = (
+    message = (
         f"{machine['cores']} cores ({machine['processor']}), Python {machine['python']}, {versions}; fastest "
         f"of {figures.rounds} rounds, engines in turns; load {figures.load[0]} at the start and "
         f"{figures.load[-1]} at the end (1, 5, 15 minutes)."
     )
-    parts = [told, *tables(figures)]
+    parts = [message, *tables(figures)]
     return "\n\n".join(parts)
 
 

@@ -299,10 +299,10 @@ def test_tables_show_of_one_thread_the_worst_and_what_is_missed() -> None:
         table = rows(outcomes(Figures({}, figures=shown)))
         return [f"{row[0].partition(':')[0]} {row[1]} {row[-1]}" for row in table]
 
-    told = "on one thread no slower than Warp by more than 5 % "
-    assert found(0.1, 0.3, 0.2) == ["double forward, 1 floats 0.30 holds", f"{told} 3 of 3"]
+    message = "on one thread no slower than Warp by more than 5 % "
+    assert found(0.1, 0.3, 0.2) == ["double forward, 1 floats 0.30 holds", f"{message} 3 of 3"]
     assert found(1.2, 1.3, 0.2) == [
-        "double forward, 0 floats 1.20 MISSED", "double forward, 1 floats 1.30 MISSED", f"{told} 1 of 3"
+        "double forward, 0 floats 1.20 MISSED", "double forward, 1 floats 1.30 MISSED", f"{message} 1 of 3"
     ]  # fmt: skip
 
 
@@ -330,7 +330,7 @@ def test_two_commits_are_compared_with_the_drift_of_the_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "warp", "told"),
+    ("ours", "warp", "message"),
     [
         (0.5, 0.5, ""),
         (2.0, 2.0, ""),
@@ -341,13 +341,13 @@ def test_two_commits_are_compared_with_the_drift_of_the_machine() -> None:
     ],
 )
 def test_what_the_machine_did_to_all_is_neither_faster_nor_slower(
-    ours: float, warp: float, told: str
+    ours: float, warp: float, message: str
 ) -> None:
     def run(ours: float, warp: float) -> Figures:
         return Figures({}, [], [figure("a", "forward", OURS, ours), figure("a", "forward", WARP, warp)])
 
     line = compared(run(1.0, 1.0), run(ours, warp))[0].splitlines()[1]
-    assert line.endswith(told or f"{warp:.2f}")
+    assert line.endswith(message or f"{warp:.2f}")
 
 
 def test_durations_have_three_digits() -> None:

@@ -132,7 +132,7 @@ def test_a_module_that_is_not_here_ends_the_program_at_its_line(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "messages"),
     [
         ("from warp import Mesh", "WarpImportError: warp.Mesh exists in NVIDIA Warp only: meshes"),
         ("wp.Mesh(1)", "WarpNameError: warp.Mesh exists in NVIDIA Warp only: meshes, BVHs"),
@@ -153,10 +153,10 @@ def test_a_module_that_is_not_here_ends_the_program_at_its_line(tmp_path: Path) 
         ("wp.set_device('cuda:0')", "DeviceError: there is no device 'cuda:0': this version runs on"),
     ],
 )
-def test_a_name_that_is_not_here_is_told_with_its_line(tmp_path: Path, line: str, told: str) -> None:
+def test_a_name_that_is_not_here_is_told_with_its_line(tmp_path: Path, line: str, messages: str) -> None:
     done = as_program(tmp_path, f"import warp as wp\n{line}\n")
     assert done.returncode == 2
-    assert told in done.stderr
+    assert messages in done.stderr
     assert 'script.py", line 2, in <module>' in done.stderr
     assert "/tapedebug/" not in done.stderr
 

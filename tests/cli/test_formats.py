@@ -442,17 +442,19 @@ tape.backward(loss)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "messages"),
     [
         (["--fail-on", "note"], "argument --fail-on: invalid choice: 'note' (choose from "),
         (["-q", "-v"], "argument -v/--verbose: not allowed with argument -q/--quiet"),
     ],
 )
-def test_options_that_do_not_fit(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_do_not_fit(
+    arguments: list[str], messages: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["run", *arguments, "script.py"])
     assert stop.value.code == 2
-    assert told in capsys.readouterr().err
+    assert messages in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--sarif", "--junit"])

@@ -118,7 +118,7 @@ def test_what_a_magic_refuses_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ('{"a": null}', "is no notebook that can be read (KeyError: 'cells')"),
         (
@@ -128,12 +128,12 @@ def test_what_a_magic_refuses_is_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_files_that_are_no_notebook(
-    content: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "study.ipynb"
     path.write_text(content, encoding="utf-8")
     assert main(["run", str(path)]) == 2
-    assert capsys.readouterr().err == f"tapedebug: {path} {told}\n"
+    assert capsys.readouterr().err == f"tapedebug: {path} {message}\n"
 
 
 def test_a_notebook_of_another_language(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +161,7 @@ def test_a_module(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("no_such_module", "there is no module named no_such_module"),
         (
@@ -172,10 +172,10 @@ def test_a_module(name: str, tmp_path: Path) -> None:
         ("math", "the module math is not written in Python"),
     ],
 )
-def test_modules_that_cannot_be_run(name: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_modules_that_cannot_be_run(name: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = sys.path[:]
     assert main(["run", "-m", name]) == 2
-    assert capsys.readouterr().err == f"tapedebug: {told}\n"
+    assert capsys.readouterr().err == f"tapedebug: {message}\n"
     assert sys.path == before
 
 

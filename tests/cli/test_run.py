@@ -194,13 +194,13 @@ def test_of_a_training_loop_the_first_two_and_the_last_two_tapes_are_diagnosed(t
     done = run(tmp_path, "for _ in range(1600): record(True)", "--json", "out.json")
     assert done.returncode == 0
     assert shown(done) == ["tape 1", "tape 2", "tape 1599", "tape 1600"]
-    told = (
+    message = (
         "1600 tapes were recorded; diagnosed: 1, 2 (the first two with their launches); "
         "1,599, 1,600 (the last two)"
     )
-    assert f"{told}\n" in done.stdout
+    assert f"{message}\n" in done.stdout
     data = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
-    assert data["coverage"]["notes"] == [told]
+    assert data["coverage"]["notes"] == [message]
     assert len(data["tapes"]) == 4
 
 

@@ -25,7 +25,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["run", "trian.py"], "the script trian.py does not exist"),
         (["run", "train"], "the script train does not exist; did you mean train.py?"),
@@ -42,13 +42,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", "/dev/null"], "/dev/null is no regular file; to run standard input: tapedebug run -"),
     ],
 )
-def test_what_is_no_program(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_program(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
-    assert capsys.readouterr() == ("", f"tapedebug: {told}\n")
+    assert capsys.readouterr() == ("", f"tapedebug: {message}\n")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["run"], "tapedebug run: error: the following arguments are required: SCRIPT\n"),
         (
@@ -63,12 +63,12 @@ def test_what_is_no_program(arguments: list[str], told: str, capsys: pytest.Capt
     ],
 )
 def test_options_that_do_not_exist(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 2
-    assert capsys.readouterr().err.endswith(told)
+    assert capsys.readouterr().err.endswith(message)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class Tracked:
 
     stamps: dict[int, np.ndarray]
     bits: int
-    told: list[tuple[int, int, list[int]]]
+    message: list[tuple[int, int, list[int]]]
     diagnostics: tuple[Any, ...]
 
     def span(self, stamp: int) -> Any:
@@ -97,7 +97,7 @@ class Tracked:
     def places(self, *whats: int) -> set[tuple[int, int]]:
         """The (parameter, scalar) of what it told."""
         found = set()
-        for number, _, (_, place, what) in self.told:
+        for number, _, (_, place, what) in self.message:
             site = site_of(self.diagnostics[number])
             assert site is not None
             if what in whats:
@@ -141,8 +141,8 @@ def track(
     assert print_buffer.failure() is None
     assert not print_buffer.header[5], "more was told than is kept"
     bits = int.from_bytes(memory.raw[8 * kernel.layout.epoch :][:8], "little")
-    told = [(number, thread, words.tolist()) for number, thread, words in print_buffer.entries()]
-    return Tracked(stamps, bits, told, entry.diagnostics)
+    message = [(number, thread, words.tolist()) for number, thread, words in print_buffer.entries()]
+    return Tracked(stamps, bits, message, entry.diagnostics)
 
 
 def check(kernel: Any, dim: Any, args: list[Any], *, interpreted: bool = False) -> tuple[int, int]:
@@ -163,7 +163,7 @@ def check(kernel: Any, dim: Any, args: list[Any], *, interpreted: bool = False) 
                     assert (stamp & THREAD, found.span(stamp), stamp >> EPOCH_SHIFT) == (*last, EPOCH)
     assert found.places(0, 1) == conflicts
     assert bool(found.bits & RACED) == bool(conflicts)
-    for number, thread, (stamp, place, _) in found.told:
+    for number, thread, (stamp, place, _) in found.message:
         # Both sides that it tells of are in the log, and they are two threads.
         site = site_of(found.diagnostics[number])
         assert site is not None
@@ -174,7 +174,7 @@ def check(kernel: Any, dim: Any, args: list[Any], *, interpreted: bool = False) 
         assert stamp & THREAD != thread
     quick = track(kernel, dim, copies(), report=False, interpreted=interpreted)
     assert quick.bits == found.bits
-    assert quick.told == []
+    assert quick.message == []
     unset = {key for key, log in logs.items() if log.read_before_written()}
     fresh = track(kernel, dim, copies(), fresh=True, interpreted=interpreted)
     assert fresh.places(NEVER) == unset
@@ -284,6 +284,6 @@ def test_tapes_tell_what_the_simulation_logged(seed: int, track: str | None) -> 
                 for place in range(len(a)):
                     log = logs.get((param, place), Log())
                     known = {(t, s.line) for t, kind, s in log.accesses if (kind == "read") == reads}
-                    told = asked[place]
-                    assert (told.launch is None) == (not known)
-                    assert not known or (told.thread, told.line) in known
+                    message = asked[place]
+                    assert (message.launch is None) == (not known)
+                    assert not known or (message.thread, message.line) in known

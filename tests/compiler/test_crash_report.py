@@ -83,7 +83,7 @@ def test_the_kernel_and_the_line_of_the_launch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         ("wp.launch(square, 50_000_000, [x, y])", "square"),
         (
@@ -101,9 +101,9 @@ def test_the_kernel_and_the_line_of_the_launch(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_each_program_of_a_kernel(body: str, told: str, tmp_path: Path) -> None:
+def test_each_program_of_a_kernel(body: str, message: str, tmp_path: Path) -> None:
     text = crashed(tmp_path, body)
-    kernel, of = told.removeprefix("adjoint of "), "adjoint of " if " of " in told else ""
+    kernel, of = message.removeprefix("adjoint of "), "adjoint of " if " of " in message else ""
     others = f" or the {place('put_far', tmp_path)}" if kernel == "the_same" else ""
     assert text.startswith(
         f"\ntapedebug: the process crashed in the {of}{place(kernel, tmp_path)}{others}. "
@@ -143,5 +143,5 @@ def test_the_table_has_room_for_so_many_kernels_and_no_more(monkeypatch: pytest.
     assert struct.unpack_from("=Q", table.memory)[0] == 4
     start, stop, text, length = crash_report.ROW.unpack_from(table.memory, crash_report.FIRST)
     assert (start, stop) == (0, 32)
-    told = ctypes.string_at(text, length).decode()
-    assert told.startswith("\ntapedebug: the process crashed in the kernel `k0` or the kernel `again`. ")
+    message = ctypes.string_at(text, length).decode()
+    assert message.startswith("\ntapedebug: the process crashed in the kernel `k0` or the kernel `again`. ")

@@ -73,9 +73,9 @@ def executed(text: str, names: dict[str, Any], file: Path) -> dict[str, Any]:
 
 
 def message(function: Callable[[], object]) -> str:
-    with pytest.raises(wp.TapedebugError) as told:
+    with pytest.raises(wp.TapedebugError) as messages:
         function()
-    return str(told.value)
+    return str(messages.value)
 
 
 THREE = HEAD + scaling("a", "2.0") + scaling("b", "3.0") + scaling("c", "5.0")

@@ -25,7 +25,7 @@ def one(function, values=(1.0, 2.0)):
     return tape, x, loss
 
 
-def told(found):
+def messages(found):
     assert not [note for note in found.coverage.notes if OURS in note]
     return [(item.severity, item.rule) for item in found.findings if item.severity != "info"]
 
@@ -34,7 +34,7 @@ def test_a_clean_tape_is_clean_and_the_coverage_says_what_the_engine_lacks():
     tape, *_, loss = layers()
     tape.backward(loss)
     found = diagnose(tape)
-    assert (found.verdict, told(found)) == ("AGREE", [])
+    assert (found.verdict, messages(found)) == ("AGREE", [])
     assert (
         f"out-of-bounds, uninitialised-read, race were not looked for: {tape.engine.name} does not track the "
         "accesses of threads" in found.coverage.notes
@@ -52,7 +52,7 @@ def test_a_loss_that_is_not_on_the_tape_is_found():
     loss.values[0] = y.values.sum()
     tape.backward(loss)
     found = diagnose(tape)
-    assert (found.verdict, told(found)) == ("WRONG", [("error", "seed")])
+    assert (found.verdict, messages(found)) == ("WRONG", [("error", "seed")])
     assert "no loss is known: backward started from an array that is not on the tape (scalar" in str(found)
     message = found.findings[0].message
     assert message.endswith(
@@ -62,14 +62,14 @@ def test_a_loss_that_is_not_on_the_tape_is_found():
         pass
     found = diagnose(tape)
     assert found.findings[0].message.endswith("Its seed has no effect: the gradients are those of y alone.")
-    assert told(found) == [("error", "seed")]
+    assert messages(found) == [("error", "seed")]
 
 
 def test_an_overwrite_is_found_with_its_effect_on_the_gradients():
     tape, x, w, loss = layers(overwrite=True)
     tape.backward(loss)
     found = diagnose(tape)
-    assert (found.verdict, told(found)) == ("WRONG", [("error", "overwrite")])
+    assert (found.verdict, messages(found)) == ("WRONG", [("error", "overwrite")])
     (finding,) = [item for item in found.findings if item.severity == "error"]
     assert finding.message.startswith("Launch 4 (scale) overwrites values of a ")
     right = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds)
@@ -96,14 +96,14 @@ def test_stale_reads_over_the_contract_are_those_of_an_engine_without_copies():
 
 def test_an_operation_that_passes_no_gradient_is_found():
     found = diagnose(one(detached)[0])
-    assert (found.verdict, told(found)) == ("WRONG", [("error", "disconnected")])
+    assert (found.verdict, messages(found)) == ("WRONG", [("error", "disconnected")])
     (finding,) = found.findings
     assert (finding.launches, finding.arrays) == ([0], ["x"])
 
 
 def test_the_operation_that_makes_a_gradient_infinite_is_found():
     found = diagnose(one(root, [0.0, 4.0])[0])
-    assert told(found) == [("error", "nonfinite")]
+    assert messages(found) == [("error", "nonfinite")]
     assert found.findings[0].message.startswith(
         "The adjoint of launch 0 (root) makes the gradient of x[0] inf: the adjoints that come in are finite."
     )
@@ -111,7 +111,7 @@ def test_the_operation_that_makes_a_gradient_infinite_is_found():
 
 def test_an_adjoint_that_is_not_the_transpose_is_found():
     found = diagnose(one(cube_with_wrong_adjoint)[0])
-    assert (found.verdict, told(found)) == ("WRONG", [("error", "wrong-adjoint")])
+    assert (found.verdict, messages(found)) == ("WRONG", [("error", "wrong-adjoint")])
     (finding,) = found.findings
     assert finding.launches == [0]
     given, right = (finding.evidence["along"]["x"][key] for key in ("adjoint", "difference"))
@@ -120,10 +120,10 @@ def test_an_adjoint_that_is_not_the_transpose_is_found():
 
 def test_a_pass_that_adds_to_the_one_before_is_found():
     tape, _, loss = one(square)
-    assert told(diagnose(tape)) == []
+    assert messages(diagnose(tape)) == []
     tape.backward(loss)
     found = diagnose(tape)
-    assert told(found) == [("warning", "accumulated")]
+    assert messages(found) == [("warning", "accumulated")]
     assert found.findings[0].evidence["gradients"]["x"]["ratio"] == pytest.approx(2.0)
 
 
@@ -131,7 +131,7 @@ def test_gradients_that_were_zeroed_between_passes_are_no_finding():
     tape, _, loss = one(square)
     tape.zero()
     tape.backward(loss)
-    assert told(diagnose(tape)) == []
+    assert messages(diagnose(tape)) == []
 
 
 def test_values_overwritten_before_the_reverse_pass_are_found():
@@ -166,7 +166,7 @@ def test_values_written_between_operations_without_a_call_are_found():
 
 def test_several_tapes_are_diagnosed_together():
     found = diagnose([one(square)[0], one(square, [3.0, 4.0])[0]])
-    assert (found.verdict, told(found)) == ("AGREE", [])
+    assert (found.verdict, messages(found)) == ("AGREE", [])
 
 
 def test_a_tape_that_was_too_short_of_time_gets_what_the_others_have_left(monkeypatch):
@@ -181,7 +181,7 @@ def test_a_tape_that_was_too_short_of_time_gets_what_the_others_have_left(monkey
     monkeypatch.setattr(_diagnose, "end_to_end", slow_at_first)
     tapes = [one(square)[0], one(square)[0]]
     found = diagnose(tapes, max_seconds=60.0)
-    assert (found.verdict, told(found)) == ("AGREE", [])
+    assert (found.verdict, messages(found)) == ("AGREE", [])
     assert tried == [tapes[0].id, tapes[1].id, tapes[0].id]
 
 
@@ -192,7 +192,7 @@ def test_an_operation_in_place_whose_adjoint_needs_no_values_is_harmless():
         total(x, loss)
     tape.backward(loss)
     found = diagnose(tape)
-    assert (found.verdict, told(found)) == ("AGREE", [])
+    assert (found.verdict, messages(found)) == ("AGREE", [])
     assert tape.operations[0].capability(contract.Threads) is None
 
 
@@ -209,7 +209,7 @@ def test_a_bug_behind_an_infinite_gradient_is_found_with_the_numbers_made_finite
     tape.backward(loss)
     found = diagnose(tape)
     behind = {item.rule: item.evidence["behind"] for item in found.findings if "behind" in item.evidence}
-    assert ("error", "nonfinite") in told(found)
+    assert ("error", "nonfinite") in messages(found)
     assert behind == {"overwrite": "nonfinite"}
 
 
@@ -233,7 +233,7 @@ def tape_that_left(values):
 @pytest.mark.parametrize("values", [None, [2, 4], [2.0001, 4]])
 def test_a_gradient_that_the_pass_left_as_its_replay_gives_it_is_right(values):
     found = diagnose(tape_that_left(values)[0])
-    assert (found.verdict, told(found)) == ("AGREE", [])
+    assert (found.verdict, messages(found)) == ("AGREE", [])
     assert not [note for note in found.coverage.notes if "another gradient" in note]
 
 
@@ -247,7 +247,7 @@ def test_a_gradient_that_the_pass_left_as_its_replay_gives_it_is_right(values):
 )
 def test_a_gradient_that_something_outside_of_the_tape_changed_is_wrong(values, off, place):
     found = diagnose(tape_that_left(values)[0])
-    assert (found.verdict, told(found)) == ("WRONG", [("error", "wrong-adjoint")])
+    assert (found.verdict, messages(found)) == ("WRONG", [("error", "wrong-adjoint")])
     note = (
         f"x: backward left another gradient than its replay gives, off by {off}: what changed it is not on "
     )
@@ -274,10 +274,10 @@ def test_a_changed_gradient_that_differences_do_not_confirm_is_only_a_note():
 
 def test_a_named_loss_or_later_operations_are_not_compared_with_what_the_pass_left():
     tape, x, loss = tape_that_left([102, 4])
-    assert (diagnose(tape, loss).verdict, told(diagnose(tape, loss))) == ("AGREE", [])
+    assert (diagnose(tape, loss).verdict, messages(diagnose(tape, loss))) == ("AGREE", [])
     with tape:
         square(x, zeros(2))
-    assert told(diagnose(tape)) == []
+    assert messages(diagnose(tape)) == []
 
 
 def test_an_update_after_backward_inside_the_block_is_no_overwrite():
@@ -288,7 +288,7 @@ def test_an_update_after_backward_inside_the_block_is_no_overwrite():
         tape.backward(loss)
         scale(x, 0.5)
     found = diagnose(tape)
-    assert (found.verdict, told(found)) == ("AGREE", [])
+    assert (found.verdict, messages(found)) == ("AGREE", [])
 
 
 def test_an_input_that_is_updated_between_two_passes_of_one_tape_is_displaced_in_all_its_values():
@@ -304,7 +304,7 @@ def test_an_input_that_is_updated_between_two_passes_of_one_tape_is_displaced_in
         tape.note_outside(x, "assign", None)
         tape.zero()
     found = diagnose(tape)
-    assert (found.verdict, told(found)) == ("AGREE", [])
+    assert (found.verdict, messages(found)) == ("AGREE", [])
     replay = tape.new_replay()
     replay.set(x, np.array([2.0, 2.0], np.float32))
     assert replay.forward(stop=4).values(x).tolist() == [1.75, 1.75]

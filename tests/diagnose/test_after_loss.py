@@ -207,8 +207,8 @@ def test_two_of_them_are_told_apart() -> None:
         wp.launch(double, dim=3, inputs=[other], outputs=[out])
         wp.copy(x, other)
     tape.backward(loss)
-    told = {tuple(item.launches): item.severity for item in found(tape)}
-    assert told == {(1,): "error", (2,): "info", (3,): "error"}
+    messages = {tuple(item.launches): item.severity for item in found(tape)}
+    assert messages == {(1,): "error", (2,): "info", (3,): "error"}
 
 
 def test_a_tape_with_two_losses_has_nothing_after_the_first() -> None:

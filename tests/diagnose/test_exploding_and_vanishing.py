@@ -126,7 +126,7 @@ def once(kernel: Any, start: Any, *args: Any, end: Any = squares) -> Any:
     return tape
 
 
-def told(diagnosis: Any, rule: str) -> list[Any]:
+def messages(diagnosis: Any, rule: str) -> list[Any]:
     return [finding for finding in diagnosis.findings if finding.rule == rule]
 
 
@@ -136,7 +136,7 @@ def told(diagnosis: Any, rule: str) -> list[Any]:
 def test_chaos_is_right_and_of_no_use() -> None:
     x = floats(0.2, 0.3, 0.4)
     diagnosis = wp.diagnose(loop(logistic, x, 30, 3.9))
-    (finding,) = told(diagnosis, "exploding")
+    (finding,) = messages(diagnosis, "exploding")
     evidence = finding.evidence
     assert finding.severity == "warning"
     assert finding.launches == [29, 0]
@@ -163,7 +163,7 @@ def test_chaos_is_right_and_of_no_use() -> None:
 
 def test_the_whole_message_of_a_loop_that_amplifies() -> None:
     x = floats(1.0)
-    (finding,) = told(wp.diagnose(loop(scale, x, 20, 2.0)), "exploding")
+    (finding,) = messages(wp.diagnose(loop(scale, x, 20, 2.0)), "exploding")
     assert finding.severity == "info"
     assert finding.message == (
         f"The adjoint of {finding.arrays[0]} grows by 2 a round on its way back through 20 rounds of "
@@ -177,7 +177,7 @@ def test_the_whole_message_of_a_loop_that_amplifies() -> None:
 
 
 def test_a_step_beyond_stability_is_told_by_its_alternating_sign() -> None:
-    (finding,) = told(wp.diagnose(loop(scale, floats(1.0), 20, -3.0)), "exploding")
+    (finding,) = messages(wp.diagnose(loop(scale, floats(1.0), 20, -3.0)), "exploding")
     assert (finding.severity, finding.evidence["alternates"]) == ("warning", True)
     assert "its sign changes from round to round, as with a time step beyond the limit of stability" in (
         finding.message
@@ -187,7 +187,7 @@ def test_a_step_beyond_stability_is_told_by_its_alternating_sign() -> None:
 
 def test_an_adjoint_that_grows_alone_is_an_error() -> None:
     diagnosis = wp.diagnose(loop(hold, floats(1.0), 10))
-    (finding,) = told(diagnosis, "exploding")
+    (finding,) = messages(diagnosis, "exploding")
     assert (diagnosis.verdict, finding.severity) == ("WRONG", "error")
     assert finding.message.endswith(
         "A change of the inputs grows by 1 a round only: the adjoint is not that of the program."
@@ -197,7 +197,7 @@ def test_an_adjoint_that_grows_alone_is_an_error() -> None:
 
 def test_a_jump_is_named_at_its_operation() -> None:
     x = floats(1.0, 3.0e-8, -2.0)
-    (finding,) = told(wp.diagnose(once(towards, x, 1e-8)), "exploding")
+    (finding,) = messages(wp.diagnose(once(towards, x, 1e-8)), "exploding")
     assert finding.severity == "warning"
     assert finding.location.line == line_of("y[i] = x[i] / (wp.abs(x[i]) + softening)")
     assert finding.evidence["operation"] == "x[i] / (wp.abs(x[i]) + softening)"
@@ -226,7 +226,7 @@ def iterate(x: wp.array(dtype=float), turns: int, y: wp.array(dtype=float)):
 
 
 def test_a_loop_inside_a_kernel_amplifies_in_one_launch() -> None:
-    (finding,) = told(wp.diagnose(once(iterate, floats(0.2, 0.3), 30)), "exploding")
+    (finding,) = messages(wp.diagnose(once(iterate, floats(0.2, 0.3), 30)), "exploding")
     assert finding.severity == "warning"
     assert "in 30 turns of a loop of its kernel" in finding.message
     assert finding.fix == "take fewer turns of the loop, or damp what amplifies"
@@ -266,7 +266,7 @@ def test_a_large_cost_on_an_early_state_is_no_growth() -> None:
         wp.launch(total, 2, [dear], [loss])
         wp.launch(total, 2, [x], [loss])
     tape.backward(loss)
-    assert told(wp.diagnose(tape), "exploding") == []
+    assert messages(wp.diagnose(tape), "exploding") == []
 
 
 def running_sum() -> Any:
@@ -286,7 +286,7 @@ def running_sum() -> Any:
 def test_a_saturated_loop_is_a_warning() -> None:
     x = floats(0.5, 0.7)
     diagnosis = wp.diagnose(loop(squash, x, 8, 3.0))
-    (finding,) = told(diagnosis, "vanishing")
+    (finding,) = messages(diagnosis, "vanishing")
     evidence = finding.evidence
     assert (diagnosis.verdict, finding.severity) == ("AGREE", "warning")
     assert finding.location.line == line_of("y[i] = wp.tanh(gain * x[i])")
@@ -364,7 +364,7 @@ def test_chaos_in_float64_is_of_use_for_longer() -> None:
             x = x_next
         wp.launch(total64, 2, [x], [loss])
     tape.backward(loss)
-    (finding,) = told(wp.diagnose(tape), "exploding")
+    (finding,) = messages(wp.diagnose(tape), "exploding")
     assert (finding.severity, finding.evidence["relative_amplification"] > 1e6) == ("info", True)
 
 
@@ -385,7 +385,7 @@ def test_a_clamp_is_only_a_note_where_another_input_has_a_gradient() -> None:
 
 
 def test_norms_of_a_long_tape_are_sampled() -> None:
-    (finding,) = told(wp.diagnose(loop(scale, floats(1.0), 500, 1.05)), "exploding")
+    (finding,) = messages(wp.diagnose(loop(scale, floats(1.0), 500, 1.05)), "exploding")
     assert len(finding.evidence["log10_norms"]) == 200
     assert finding.evidence["log10_norms"][0][0] == 0
     assert finding.evidence["log10_norms"][-1][0] == 500

@@ -51,13 +51,13 @@ class Program:
         return wp.diagnose([first, second])
 
 
-def told(found: Diagnosis) -> list[tuple[str, str]]:
+def messages(found: Diagnosis) -> list[tuple[str, str]]:
     return [(item.severity, item.rule) for item in found.findings]
 
 
 def test_an_earlier_tape_that_was_not_reversed_is_found_with_the_slopes():
     found = Program().diagnosed()
-    assert (found.verdict, told(found)) == ("AGREE", [("warning", "not-reversed")])
+    assert (found.verdict, messages(found)) == ("AGREE", [("warning", "not-reversed")])
     (finding,) = found.findings
     assert finding.message == (
         "Launch 0 (add) of second reads the y that launch 0 (grow) of first wrote, and second was reversed, "
@@ -77,7 +77,7 @@ def test_a_gradient_that_was_read_since_is_an_error_and_the_verdict_is_wrong():
     program = Program()
     program.x.assign(program.x.numpy() - 0.1 * program.x.grad.numpy())
     found = program.diagnosed()
-    assert (found.verdict, told(found)[0]) == ("WRONG", ("error", "not-reversed"))
+    assert (found.verdict, messages(found)[0]) == ("WRONG", ("error", "not-reversed"))
 
 
 def test_a_state_that_is_handed_on_in_a_copy_is_followed():
@@ -94,13 +94,13 @@ def test_an_input_with_a_gradient_of_the_later_tape_is_an_info():
 def test_reversing_the_earlier_tape_removes_it():
     program = Program()
     program.first.backward()
-    assert told(program.diagnosed()) == []
+    assert messages(program.diagnosed()) == []
 
 
 def test_a_state_whose_gradient_alone_was_zeroed_is_cut_on_purpose():
     program = Program()
     program.y.grad.zero_()
-    assert told(program.diagnosed()) == []
+    assert messages(program.diagnosed()) == []
 
 
 def test_windows_that_are_recorded_again_to_be_reversed_are_no_finding():
@@ -109,4 +109,4 @@ def test_windows_that_are_recorded_again_to_be_reversed_are_no_finding():
     with wp.Tape() as again:
         wp.launch(grow, 2, [program.x], [y])
     again.backward(grads={y: program.z.grad})
-    assert told(wp.diagnose([program.first, program.second, again])) == []
+    assert messages(wp.diagnose([program.first, program.second, again])) == []

@@ -550,10 +550,10 @@ def test_a_budget_of_memory_is_told() -> None:
     assert "The tape kept a copy of x for the adjoint, so the gradient is right;" in kept.message
     diagnosis = budgeted(2000)
     (again,) = diagnosis.findings
-    told = (
+    reported = (
         "The tape kept a copy of x, or, to keep to its memory_budget, computes it again for the adjoint, so"
     )
-    assert told in again.message
+    assert reported in again.message
     versions = [item for item in diagnosis.trace.versions if item.status == "preserved"]
     assert sum(item.recomputed for item in versions) > 10
     assert all(item.preserved is not item.recomputed for item in versions)

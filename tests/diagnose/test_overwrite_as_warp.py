@@ -67,16 +67,16 @@ def test_what_warp_would_have_consumed_wrong_is_an_error_though_ours_is_right(
     tape, gradients = program.gradients(name)
     diagnosis = td.diagnose(tape, as_warp=True)
     assert diagnosis.verdict == "AGREE"
-    told = [item for item in diagnosis.findings if item.severity != "info"]
+    messages = [item for item in diagnosis.findings if item.severity != "info"]
     if name.startswith("alike_"):
         assert same(gradients, WARP[name]), "Warp is right"
-        assert not told, str(diagnosis)
+        assert not messages, str(diagnosis)
         return
     assert not same(gradients, WARP[name]), "Warp is wrong"
     rule = "warp-limitation" if name.startswith("limit_") else "overwrite"
-    assert {(item.rule, item.severity) for item in told} == {(rule, "error")}, str(diagnosis)
-    if len(told) == 1:  # else each is measured alone
-        found = list(told[0].evidence["relative_error"].values())
+    assert {(item.rule, item.severity) for item in messages} == {(rule, "error")}, str(diagnosis)
+    if len(messages) == 1:  # else each is measured alone
+        found = list(messages[0].evidence["relative_error"].values())
         for expected in apart(WARP[name], gradients):
             assert any(expected == pytest.approx(error, rel=1e-3, abs=1e-6) for error in found)
 

@@ -192,7 +192,7 @@ def plain(text: str) -> str:
     return re.sub(r"\.py:\d+", ".py", text)
 
 
-def told(tape: wp.Tape, x: Any, as_warp: bool) -> dict[str, Any]:
+def messages(tape: wp.Tape, x: Any, as_warp: bool) -> dict[str, Any]:
     """All that is said of a tape that ran backward."""
     found = wp.diagnose(tape, as_warp=as_warp, progress=False)
     check = wp.autograd.gradcheck_tape(tape, end_to_end=True, show_summary=False, raise_exception=False)
@@ -219,7 +219,7 @@ def told(tape: wp.Tape, x: Any, as_warp: bool) -> dict[str, Any]:
 
 @functools.cache
 def told_with_grads(program: str, ones: bool) -> dict[str, Any]:
-    return told(*run(program, None, np.ones(N, np.float32) if ones else SEED))
+    return messages(*run(program, None, np.ones(N, np.float32) if ones else SEED))
 
 
 EXPECTED = {
@@ -248,7 +248,7 @@ def test_the_bug_is_found_with_grads(program: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_seed_in_the_gradient_says_the_same(program: str, way: Callable[[Any, Any], None]) -> None:
-    assert told(*run(program, way, SEED)) == told_with_grads(program, way is by_fill)
+    assert messages(*run(program, way, SEED)) == told_with_grads(program, way is by_fill)
 
 
 # Which pass, and which objective ---------------------------------------------------------------------------

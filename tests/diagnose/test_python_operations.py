@@ -264,8 +264,8 @@ def test_the_panel_runs_checks_of_the_whole_tape_and_says_what_it_leaves_out():
     panel.run()
     checks = {check["launch"]: check for check in panel.checks if check["verdict"]}
     assert checks[None]["verdict"] == "AGREE"
-    told = "not checked: a Python operation, which gradcheck_tape(end_to_end=True) checks"
-    assert checks[1]["message"] == told
+    messages = "not checked: a Python operation, which gradcheck_tape(end_to_end=True) checks"
+    assert checks[1]["message"] == messages
 
 
 def test_a_report_shows_it(tmp_path):

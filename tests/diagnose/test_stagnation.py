@@ -58,13 +58,13 @@ def moved(origin: float, dt: float = 0.01, rounds: int = 40, *, buffers: bool = 
     return tape
 
 
-def told(tape: Any) -> list[Finding]:
+def messages(tape: Any) -> list[Finding]:
     return wp.diagnose(tape, progress=False).by_rule("stagnation")
 
 
 @pytest.mark.parametrize("buffers", [False, True])
 def test_steps_that_are_lost_far_from_the_origin(buffers: bool) -> None:
-    [finding] = told(moved(443_000.0, buffers=buffers))
+    [finding] = messages(moved(443_000.0, buffers=buffers))
     assert finding.severity == "warning"
     assert len(finding.launches) == 40
     evidence = finding.evidence
@@ -93,11 +93,11 @@ def test_steps_that_are_lost_far_from_the_origin(buffers: bool) -> None:
     ids=["at the origin", "near it", "by large steps"],
 )
 def test_steps_that_count_are_none_of_it(origin: float, dt: float) -> None:
-    assert told(moved(origin, dt)) == []
+    assert messages(moved(origin, dt)) == []
 
 
 def test_lost_steps_that_the_loss_does_not_depend_on_are_none_of_it() -> None:
-    assert told(moved(443_000.0, dt=1e-9)) == []
+    assert messages(moved(443_000.0, dt=1e-9)) == []
 
 
 @pytest.mark.parametrize(("count", "found"), [(1000, False), (6000, True)])
@@ -109,7 +109,7 @@ def test_a_sum_of_halves_stops(count: int, found: bool) -> None:
         wp.launch(add_up, dim=count, inputs=[x], outputs=[total])
         wp.launch(square, dim=1, inputs=[total], outputs=[loss])
     tape.backward(loss)
-    findings = told(tape)
+    findings = messages(tape)
     assert len(findings) == found
     for finding in findings:
         assert (finding.evidence["added"], finding.evidence["exact"]) == (2048.0, 6000.0)

@@ -103,7 +103,7 @@ def loop_of(kernel: Any, rounds: int, *args: Any, start: Any = None, fresh: bool
     return tape
 
 
-def told(tape: Any) -> Any:
+def messages(tape: Any) -> Any:
     return [finding for finding in wp.diagnose(tape).findings if finding.rule == "unconverged"]
 
 
@@ -120,7 +120,7 @@ def exact(rounds: int) -> tuple[float, np.ndarray[Any, Any]]:
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["two arrays", "an array for each round"])
 def test_a_solve_that_was_stopped_early(fresh: bool) -> None:
-    (finding,) = told(loop_of(jacobi, 6, fresh=fresh))
+    (finding,) = messages(loop_of(jacobi, 6, fresh=fresh))
     evidence = finding.evidence
     assert (finding.severity, evidence["rounds"], evidence["tried_rounds"]) == ("warning", 6, [6, 12, 24])
     assert evidence["losses"] == pytest.approx([exact(n)[0] for n in (6, 12, 24)], rel=1e-6)
@@ -148,11 +148,11 @@ def test_a_solve_that_was_stopped_early(fresh: bool) -> None:
         f"let it run until a round moves {label} by less than 0.1 %, at least {evidence['rounds_wanted']} "
         "rounds"
     )
-    assert told(loop_of(jacobi, 2 * evidence["rounds_wanted"])) == []
+    assert messages(loop_of(jacobi, 2 * evidence["rounds_wanted"])) == []
 
 
 def test_an_iteration_from_nothing_is_known_without_a_name() -> None:
-    (finding,) = told(loop_of(mix, 6))
+    (finding,) = messages(loop_of(mix, 6))
     assert finding.severity == "warning"
     assert finding.evidence["why"] == [
         "it is linear, starts from the same number everywhere",
@@ -162,7 +162,7 @@ def test_an_iteration_from_nothing_is_known_without_a_name() -> None:
 
 def test_a_recurrent_layer_may_be_meant_so() -> None:
     """Nothing but its name tells it from a fixed-point iteration: a note, no alarm."""
-    (finding,) = told(loop_of(layer, 4))
+    (finding,) = messages(loop_of(layer, 4))
     assert finding.severity == "info"
     assert finding.evidence["why"][0] == "it starts from the same number everywhere"
 
@@ -176,7 +176,7 @@ def test_what_decays_to_nothing_has_arrived() -> None:
             x = x_next
         wp.launch(squares, 2, [x], [loss])
     tape.backward(loss)
-    assert told(tape) == []
+    assert messages(tape) == []
 
 
 def test_a_solve_in_place() -> None:
@@ -186,7 +186,7 @@ def test_a_solve_in_place() -> None:
             wp.launch(jacobi_in_place, 2, [x, b])
         wp.launch(squares, 2, [x], [loss])
     tape.backward(loss)
-    (finding,) = told(tape)
+    (finding,) = messages(tape)
     x4, x8, x16 = (2 * (1 - 0.5**n) for n in (4, 8, 16))
     assert finding.evidence["losses"] == pytest.approx([5 * x * x for x in (x4, x8, x16)], rel=1e-6)
 
@@ -203,7 +203,7 @@ def test_a_solve_in_each_step_of_a_simulation_goes_on_in_all_of_them() -> None:
             x = x_next
         wp.launch(squares, 2, [x], [loss])
     tape.backward(loss)
-    (finding,) = told(tape)
+    (finding,) = messages(tape)
     assert (finding.evidence["occurrences"], finding.launches) == (5, [23, 20])
     ends = [0.5 + 5 * 0.1 * 2 * (1 - 0.5**n) * np.array([1.0, 2.0]) for n in (4, 8, 16)]
     assert finding.evidence["losses"] == pytest.approx([float(end @ end) for end in ends], rel=1e-6)
@@ -220,7 +220,7 @@ def test_a_solve_in_each_step_of_a_simulation_goes_on_in_all_of_them() -> None:
     ids=["it arrived", "a value stays what it was", "from a state that means something", "with a time step"],
 )
 def test_no_solve_or_one_that_arrived(make: Any) -> None:
-    assert told(make()) == []
+    assert messages(make()) == []
 
 
 def test_inputs_that_change_from_round_to_round_have_no_fixed_point() -> None:
@@ -232,7 +232,7 @@ def test_inputs_that_change_from_round_to_round_have_no_fixed_point() -> None:
             x = x_next
         wp.launch(squares, 2, [x], [loss])
     tape.backward(loss)
-    assert told(tape) == []
+    assert messages(tape) == []
 
 
 @wp.kernel
@@ -251,7 +251,7 @@ def test_two_colours_make_one_round() -> None:
             wp.launch(sor, 2, [x, b, 1])
         wp.launch(squares, 4, [x], [loss])
     tape.backward(loss)
-    (finding,) = told(tape)
+    (finding,) = messages(tape)
     assert (finding.severity, finding.evidence["rounds"], finding.evidence["launches_per_round"]) == (
         "warning",
         5,

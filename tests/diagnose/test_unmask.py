@@ -157,8 +157,8 @@ def test_three_bugs_behind_each_other() -> None:
 
 def test_nothing_is_told_twice() -> None:
     tape, _, loss = three_deep()
-    told = [(item.rule, *item.launches) for item in wp.diagnose(tape, loss=loss).findings]
-    assert len(told) == len(set(told))
+    messages = [(item.rule, *item.launches) for item in wp.diagnose(tape, loss=loss).findings]
+    assert len(messages) == len(set(messages))
 
 
 def test_what_was_detached_on_purpose_stays_so() -> None:
@@ -238,9 +238,9 @@ def test_a_gradient_of_zero_that_nothing_zeroes() -> None:
 def test_of_a_long_tape_the_coverage_says_what_was_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["tapedebug.diagnose.unmask"], "MOST_LAUNCHES", 2)
     tape, *_ = chain(square, alive=False, mode="ignore")
-    told = (
+    messages = (
         "behind what was found only overwrite, disconnected, duplicate-launch, seed, nonfinite, flat-op were"
     )
     tape.backward(tape.records[-1].args[1])
     notes = wp.diagnose(tape).coverage.notes
-    assert f"{told} looked for: the tape is long" in notes
+    assert f"{messages} looked for: the tape is long" in notes

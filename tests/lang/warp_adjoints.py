@@ -480,8 +480,8 @@ def page_text(version: str, rows: dict[Row, dict[str, str]], others: dict[Row, s
 
     def shown(row: Row, letters: str) -> str:
         names = OPERANDS_OF_ATOMICS if row[0] in ATOMICS else [f"{k + 1} ({x})" for k, x in enumerate(row[1])]
-        told = [f"**{words[x]}**" if x != "r" else "right" for x in letters]
-        return ", ".join(f"{name} {word}" for name, word in zip(names, told, strict=True))
+        message = [f"**{words[x]}**" if x != "r" else "right" for x in letters]
+        return ", ".join(f"{name} {word}" for name, word in zip(names, message, strict=True))
 
     def listed(chosen: Iterable[Row]) -> str:
         found: dict[str, list[str]] = {}

@@ -225,7 +225,7 @@ def test_a_cell_without_launches_has_no_tape_to_show(front_end, capsys):
 
 
 @pytest.mark.parametrize(
-    ("cell", "told"),
+    ("cell", "messages"),
     [
         (
             "%%gradcheck --end-to-end\n" + CUBE,
@@ -253,5 +253,5 @@ def test_a_cell_without_launches_has_no_tape_to_show(front_end, capsys):
         ),
     ],
 )
-def test_hints_of_magics_speak_of_options(shell, cell, told):
-    assert refused(shell, cell) == told
+def test_hints_of_magics_speak_of_options(shell, cell, messages):
+    assert refused(shell, cell) == messages

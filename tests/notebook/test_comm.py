@@ -212,8 +212,8 @@ def test_all_front_ends_hear_that_the_next_cell_will_be_recorded(channel):
     _comm.opened(other, {})
     assert channel.ask(type="arm", on=True) == {"type": "done"}
     try:
-        told = [message for message in other.sent if message["type"] == "next"]
-        assert [message["state"] for message in told] == ["armed"]
+        messages = [message for message in other.sent if message["type"] == "next"]
+        assert [message["state"] for message in messages] == ["armed"]
         third = Channel()
         _comm.opened(third, {})
         assert third.sent[0]["next"]["state"] == "armed"
@@ -236,8 +236,8 @@ def test_a_report_is_written_and_its_place_told(channel, wrong, tmp_path, monkey
         "message": f"Report written to {target}",
     }
     assert target.exists()
-    told = {"type": "state", "tape": tape.id, "state": {"status": f"Report written to {target}"}}
-    assert told in channel.sent
+    messages = {"type": "state", "tape": tape.id, "state": {"status": f"Report written to {target}"}}
+    assert messages in channel.sent
 
 
 def test_closing_the_tab_cancels_its_run(channel, wrong, monkeypatch):
@@ -334,9 +334,9 @@ def test_a_tape_that_was_recorded_again_is_not_checked_as_the_one_that_was_drawn
     answer = channel.ask(type="run", tape=tape.id, mask=[[1, "x", "y"]])
     assert answer == {"type": "done"}
     wait_until(lambda: not channel.hear.__self__._runners[tape.id].running)
-    told = [message["state"].get("status", "") for message in channel.sent if message["type"] == "state"]
+    messages = [message["state"].get("status", "") for message in channel.sent if message["type"] == "state"]
     assert any(
-        text.startswith("The tape was reset and recorded again since this was drawn.") for text in told
+        text.startswith("The tape was reset and recorded again since this was drawn.") for text in messages
     )
 
 

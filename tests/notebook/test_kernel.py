@@ -61,11 +61,11 @@ class Client:
         self.kernel.shell_channel.send(message)
         heard = []
         while True:
-            told = self.kernel.get_iopub_msg(timeout=60)
-            if told["parent_header"].get("msg_id") != message["header"]["msg_id"]:
+            messages = self.kernel.get_iopub_msg(timeout=60)
+            if messages["parent_header"].get("msg_id") != message["header"]["msg_id"]:
                 continue
-            heard.append(told)
-            if told["msg_type"] == "status" and told["content"]["execution_state"] == "idle":
+            heard.append(messages)
+            if messages["msg_type"] == "status" and messages["content"]["execution_state"] == "idle":
                 return printed(heard)
 
 
@@ -207,10 +207,10 @@ print(len(live_tapes()), len(_instances))
     ],
     ids=["tape", "tape shown again", "last line", "diagnose", "gradcheck", "jacobian", "tape_diff"],
 )
-@pytest.mark.parametrize("told", [True, False], ids=["cell ids", "no cell ids"])
-def test_cells_that_run_again_keep_one_tape_and_one_panel(client, cells, tapes, panels, told):
+@pytest.mark.parametrize("messages", [True, False], ids=["cell ids", "no cell ids"])
+def test_cells_that_run_again_keep_one_tape_and_one_panel(client, cells, tapes, panels, messages):
     """Also in `Out`, and without waiting for a garbage collection."""
-    run = client.run_cell if told else lambda _, code: printed(client.run(code)[1])
+    run = client.run_cell if messages else lambda _, code: printed(client.run(code)[1])
     run("before", "%reset -f\n" + KERNELS)
     left, widgets = map(int, run("count", COUNT).split())
     for _ in range(6):
@@ -229,7 +229,7 @@ def test_out_holds_the_tape_that_a_cell_has_shown_last(client):
     client.run("first = tape")
     for _ in range(3):
         client.run_cell("second", cell)
-    told = client.run_cell("out", "print([value is tape for value in Out.values()], _ is tape, repr(__))")
-    assert told == "[False, True] True ''\n"
-    told = client.run_cell("out", "print([value for value in Out.values()][0] is first)")
-    assert told == "True\n"
+    messages = client.run_cell("out", "print([value is tape for value in Out.values()], _ is tape, repr(__))")
+    assert messages == "[False, True] True ''\n"
+    messages = client.run_cell("out", "print([value for value in Out.values()][0] is first)")
+    assert messages == "True\n"

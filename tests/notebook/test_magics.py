@@ -280,9 +280,10 @@ def test_a_report_of_the_newest_tape(shell, tmp_path, capsys):
     run(shell, "%%tape --no-panel --loss loss\n" + CELL)
     run(shell, "%tape_report out.html")
     target = tmp_path / "out.html"
-    told = capsys.readouterr().out
+    messages = capsys.readouterr().out
     assert re.fullmatch(
-        rf"Report of In \[1\] \(tape \d+, 2 launches, gradient AGREE\) written to {target} \(\d+ kB\)\n", told
+        rf"Report of In \[1\] \(tape \d+, 2 launches, gradient AGREE\) written to {target} \(\d+ kB\)\n",
+        messages,
     )
     run(shell, "%tape_report out.html")
     assert capsys.readouterr().out.endswith(" kB), replacing the file that was there\n")
@@ -428,14 +429,14 @@ def test_inputs_that_the_cell_itself_overwrites_are_told_when_it_runs_again(shel
         "wp.launch(square, dim=3, inputs=[y], outputs=[x])\n"
     )
 
-    def told():
+    def messages():
         found = wp.diagnose(shell.user_ns["tape"], shell.user_ns["loss"], progress=False)
         return [finding for finding in found.findings if finding.rule == "not-reset"]
 
     run(shell, cell)
-    assert told() == []
+    assert messages() == []
     run(shell, cell)
-    (finding,) = told()
+    (finding,) = messages()
     x = finding.arrays[0]
     line = line_of("y[i] = x[i] * x[i]", wrong_tape.__file__)
     assert finding.severity == "info"
@@ -449,7 +450,7 @@ def test_inputs_that_the_cell_itself_overwrites_are_told_when_it_runs_again(shel
         f"{x} in the cell, before its launches"
     )
     run(shell, cell.replace("loss.zero_()", "loss.zero_(); x.assign([1.0, 2.0, 3.0])"))
-    assert told() == []
+    assert messages() == []
 
 
 def test_a_loop_in_one_cell_goes_on_as_in_a_script(shell):
@@ -473,26 +474,26 @@ def test_two_cells_that_add_to_one_loss_are_no_cell_that_runs_again(shell):
         "%%tape --no-panel --loss loss --name tape\nwp.launch(total, dim=3, inputs=[other], outputs=[loss])"
     )
 
-    def told():
+    def messages():
         found = wp.diagnose(shell.user_ns["tape"], shell.user_ns["loss"], progress=False)
         return [finding.severity for finding in found.findings if finding.rule == "not-reset"]
 
     run(shell, second)
-    assert told() == []
+    assert messages() == []
     run(shell, second)
-    assert told() == ["warning"]
+    assert messages() == ["warning"]
 
 
 def test_the_id_of_a_cell_tells_it_from_others_whatever_its_text(front_end, capsys):
     run(front_end, CELL)
     cell = "%%tape --no-panel --loss loss --name tape\n" + LAUNCHES
 
-    def told(message, id, text):
+    def messages(message, id, text):
         front_end.parent_header = {"header": {"msg_id": message}, "metadata": {"cellId": id}}
         run(front_end, text)
         found = wp.diagnose(front_end.user_ns["tape"], front_end.user_ns["loss"], progress=False)
         return [finding.evidence["because"] for finding in found.findings if finding.rule == "not-reset"]
 
-    assert told("2", "a", cell) == []
-    assert told("3", "a", cell + "edited = True\n") == ["cell"]
-    assert told("4", "b", cell) == ["again"]
+    assert messages("2", "a", cell) == []
+    assert messages("3", "a", cell + "edited = True\n") == ["cell"]
+    assert messages("4", "b", cell) == ["again"]

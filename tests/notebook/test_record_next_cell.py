@@ -18,7 +18,7 @@ def off():
 
 
 @pytest.fixture
-def told(front_end):
+def messages(front_end):
     heard = []
     end = next_cell.listen(lambda change: heard.append((change["state"], change["message"])))
     front_end.run_cell(SET_UP, store_history=True)
@@ -34,12 +34,12 @@ def run(shell, code, **options):
     return shell.run_cell(code, store_history=True, **options)
 
 
-def test_it_records_one_cell_shows_it_and_is_off_again(front_end, told, capsys):
+def test_it_records_one_cell_shows_it_and_is_off_again(front_end, messages, capsys):
     before = newest().id if wp.live_tapes() else 0
     next_cell.arm(True)
     result = run(front_end, LAUNCH)
     assert result.success
-    assert [state for state, _ in told] == ["armed", "recording", "off"]
+    assert [state for state, _ in messages] == ["armed", "recording", "off"]
     tape = newest()
     assert tape.id > before
     assert (next_cell.tape, len(tape.records)) == (tape.id, 1)
@@ -50,16 +50,16 @@ def test_it_records_one_cell_shows_it_and_is_off_again(front_end, told, capsys):
     assert newest() is tape  # one cell, no more
 
 
-def test_it_can_be_left(front_end, told):
+def test_it_can_be_left(front_end, messages):
     next_cell.arm(True)
     next_cell.arm(False)
     count = len(wp.live_tapes())
     run(front_end, LAUNCH)
-    assert [state for state, _ in told] == ["armed", "off"]
+    assert [state for state, _ in messages] == ["armed", "off"]
     assert len(wp.live_tapes()) == count
 
 
-def test_code_of_front_ends_is_no_cell(front_end, told):
+def test_code_of_front_ends_is_no_cell(front_end, messages):
     next_cell.arm(True)
     front_end.run_cell(LAUNCH, store_history=False)
     front_end.run_cell(LAUNCH, store_history=True, silent=True)
@@ -69,11 +69,11 @@ def test_code_of_front_ends_is_no_cell(front_end, told):
     assert next_cell.state == "off"
 
 
-def test_a_cell_that_fails_is_a_failed_cell_and_keeps_what_it_launched(front_end, told, capsys):
+def test_a_cell_that_fails_is_a_failed_cell_and_keeps_what_it_launched(front_end, messages, capsys):
     next_cell.arm(True)
     result = run(front_end, f"{LAUNCH}\nmissing + 1")
     assert isinstance(result.error_in_exec, NameError)
-    assert told[-1] == (
+    assert messages[-1] == (
         "off",
         f"That cell failed; what it had launched before is tape {next_cell.tape}.",
     )
@@ -88,21 +88,21 @@ def test_a_cell_that_fails_is_a_failed_cell_and_keeps_what_it_launched(front_end
         (f"with wp.Tape() as own:\n    {LAUNCH}", "That cell makes a Tape of its own, which is in the list."),
     ],
 )
-def test_what_is_not_recorded_is_said(front_end, told, cell, message):
+def test_what_is_not_recorded_is_said(front_end, messages, cell, message):
     next_cell.arm(True)
     assert run(front_end, cell).success
-    assert told[-1] == ("off", message)
+    assert messages[-1] == ("off", message)
 
 
-def test_a_tape_that_is_open_is_left_alone(front_end, told):
+def test_a_tape_that_is_open_is_left_alone(front_end, messages):
     with wp.Tape() as outer:
         next_cell.arm(True)
         assert run(front_end, LAUNCH).success
     assert len(outer.records) == 1
-    assert told[-1][1].startswith("That cell was not recorded: cannot start recording: another tape is")
+    assert messages[-1][1].startswith("That cell was not recorded: cannot start recording: another tape is")
 
 
-def test_cells_within_cells_are_part_of_the_one_that_the_user_ran(front_end, told):
+def test_cells_within_cells_are_part_of_the_one_that_the_user_ran(front_end, messages):
     front_end.user_ns["shell"] = front_end
     next_cell.arm(True)
     run(front_end, f"shell.run_cell('''{LAUNCH}''', store_history=True)\n{LAUNCH}")
@@ -115,7 +115,7 @@ def test_it_does_not_end_what_it_has_not_begun():
     assert fresh.state == "off"
 
 
-def test_a_cell_that_is_recorded_again_adds_to_its_loss_and_that_is_found(front_end, told):
+def test_a_cell_that_is_recorded_again_adds_to_its_loss_and_that_is_found(front_end, messages):
     run(front_end, "loss = wp.zeros(1, dtype=float, requires_grad=True)")
     cell = "wp.launch(total, dim=3, inputs=[x], outputs=[loss])"
     severities = []

@@ -130,9 +130,9 @@ def test_a_selection_in_the_panel_takes_an_array_of_warp(watched, run, capsys):
 
 @pytest.fixture
 def button():
-    told: list[tuple[str, str]] = []
-    end = next_cell.listen(lambda change: told.append((change["state"], change["message"])))
-    yield told
+    messages: list[tuple[str, str]] = []
+    end = next_cell.listen(lambda change: messages.append((change["state"], change["message"])))
+    yield messages
     end()
     next_cell.arm(False)
 

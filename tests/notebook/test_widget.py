@@ -298,26 +298,27 @@ def test_a_check_that_waits_for_another_can_be_cancelled(panel):
 
 
 def test_those_who_wait_for_a_check_are_told_its_tape(panel, monkeypatch):
-    told = []
+    messages = []
     monkeypatch.setattr(
-        "tapedebug.panel.check_runner.check_pairs", lambda *_, **__: told.append(execution_lock.holder) or []
+        "tapedebug.panel.check_runner.check_pairs",
+        lambda *_, **__: messages.append(execution_lock.holder) or [],
     )
     panel.mask = [(1, "x", "y")]
     press(panel, "run")
     wait(panel)
     trace = panel.trace
-    assert told == [f"the check of tape {trace['tape']['id']} ({trace['name']})"]
+    assert messages == [f"the check of tape {trace['tape']['id']} ({trace['name']})"]
     assert execution_lock.holder is None
 
 
 def test_progress_is_told_no_faster_than_it_can_be_seen(wrong):
-    told = []
+    messages = []
     from tapedebug.panel.panel_source import subject_of
 
-    runner = check_runner.CheckRunner(subject_of(wrong[0]), lambda **changes: told.append(changes))
+    runner = check_runner.CheckRunner(subject_of(wrong[0]), lambda **changes: messages.append(changes))
     for step in range(1000):
         runner._progressed(step / 1000)
-    assert sum("progress" in changes for changes in told) <= 2
+    assert sum("progress" in changes for changes in messages) <= 2
 
 
 def test_no_heartbeat_outlives_a_run(wrong, monkeypatch):
@@ -388,18 +389,18 @@ def test_values_are_summarised_only_where_that_is_quick(wrong, monkeypatch):
 
 def told_of(panel, name):
     """All values that a trait has from now on."""
-    told = []
-    panel.observe(lambda change: told.append(change.new), name)
-    return told
+    messages = []
+    panel.observe(lambda change: messages.append(change.new), name)
+    return messages
 
 
 def test_each_result_is_told_as_soon_as_it_is_there(panel, monkeypatch):
     monkeypatch.setattr(check_runner, "BETWEEN_RESULTS", 0.0)
     panel.mask = [(1, "x", "y"), (3, "y", "loss"), WHOLE]
-    told = told_of(panel, "checks")
+    messages = told_of(panel, "checks")
     press(panel, "run")
     wait(panel)
-    counts = [sum(check["verdict"] is not None for check in checks) for checks in told]
+    counts = [sum(check["verdict"] is not None for check in checks) for checks in messages]
     assert counts == sorted(counts)
     assert {1, 2, 3} <= set(counts)
 

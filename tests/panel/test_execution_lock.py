@@ -70,21 +70,21 @@ def test_interrupting_a_waiting_cell_cancels_the_check():
 
 
 def test_a_check_that_is_cancelled_while_it_waits_ends_without_its_turn():
-    gate, cancelled, told = ExecutionLock(), threading.Event(), []
+    gate, cancelled, message = ExecutionLock(), threading.Event(), []
 
     def check():
         with gate.for_check(lambda: None, cancelled=cancelled.is_set) as acquired:
-            told.append(acquired)
+            message.append(acquired)
 
     gate.cell_starts()
     thread = in_thread(check)
     cancelled.set()
     thread.join(5)
-    assert told == [False]
+    assert message == [False]
     gate.cell_ends()
     assert not gate.busy
     check()  # with the lock free there is nothing to wait for: the check itself says that it was cancelled
-    assert told == [False, True]
+    assert message == [False, True]
 
 
 def test_nested_and_unannounced_ends_leave_the_gate_sound():

@@ -191,9 +191,9 @@ def section(results: dict[str, Any]) -> list[str]:
             f"| {name} | {found['kernels']} | {found['mirrored']} | {len(found['forward'])} |"
             f" {found['compared']} | {len(found['adjoint'])} |"
         )
-    told = [(name, found) for name, found in rows if "failed" not in found]
+    message = [(name, found) for name, found in rows if "failed" not in found]
     total: Counter[str] = Counter()
-    for _, found in told:
+    for _, found in message:
         total.update(
             kernels=found["kernels"],
             mirrored=found["mirrored"],
@@ -208,7 +208,7 @@ def section(results: dict[str, Any]) -> list[str]:
     differing = [
         *(
             (name, kernel, "its results", text)
-            for name, found in told
+            for name, found in message
             for kernel, text in found["forward"].items()
         ),
         *(
@@ -223,7 +223,7 @@ def section(results: dict[str, Any]) -> list[str]:
                 ),
                 name_of(item["limits"]),
             )
-            for name, found in told
+            for name, found in message
             for kernel, item in found["adjoint"].items()
         ),
     ]

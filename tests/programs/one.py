@@ -89,10 +89,10 @@ def main() -> None:
     name, result = sys.argv[1:3]
     program = BY_NAME[name]
     started = time.perf_counter()
-    told = watched(program) if sys.argv[3:] else (run(program), {})[1]
-    told["wall_seconds"] = time.perf_counter() - started
-    told["seconds"] = time.process_time()
-    Path(result).write_text(json.dumps(told, indent=1, default=str), encoding="utf-8")
+    message = watched(program) if sys.argv[3:] else (run(program), {})[1]
+    message["wall_seconds"] = time.perf_counter() - started
+    message["seconds"] = time.process_time()
+    Path(result).write_text(json.dumps(message, indent=1, default=str), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def test_the_plan_of_the_last_launch_is_for_arguments_like_those_alone():
     assert y.numpy().tolist() == [5, 5]
     assert latest(x, y, 6.0, dim=[1]) is first
     assert y.numpy().tolist() == [6, 5]
-    for given, told in (
+    for given, message in (
         ([whole, y, 2.0], "argument 'x'"),
         ([x, y, "2"], "argument 'a'"),
         ([x, y, None], "argument 'a'"),
@@ -122,7 +122,7 @@ def test_the_plan_of_the_last_launch_is_for_arguments_like_those_alone():
         ([x, y], "takes 3 arguments"),
         ([x, y, 2.0, 3.0], "takes 3 arguments"),
     ):
-        with pytest.raises(wp.LaunchError, match=told):
+        with pytest.raises(wp.LaunchError, match=message):
             wp.launch(scale, 2, given)
     assert latest(x, y, 7.0) is first
     wp.launch(scale, 2, [np.ones(2, np.float32), y, 8.0])

@@ -379,7 +379,7 @@ def test_a_tape_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     for user in ("runtime.launch.access_tags", "runtime.replay.tracked_elements"):
         monkeypatch.setattr(importlib.import_module(f"tapedebug.{user}"), "LAST", 2)
     x = floats(1, 2)
-    told = (
+    message = (
         "tracking: stamps tell 2 launches of one tape apart, and no more\n"
         "  = hint: record several tapes, or without track"
     )
@@ -390,14 +390,14 @@ def test_a_tape_that_is_too_long_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
         kept = tape.preserved_bytes
         with pytest.raises(wp.TapeError) as caught:
             wp.launch(square, 2, inputs=[x, x])
-    assert str(caught.value) == told
+    assert str(caught.value) == message
     assert (len(tape.records), x.numpy().tolist(), tape.preserved_bytes) == (2, before, kept)
     with wp.Tape() as plain:
         for _ in range(3):
             wp.launch(square, 2, inputs=[x, x])
     with pytest.raises(wp.TapeError) as caught:
         plain.writers(x)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
     notes = wp.diagnose(plain).coverage.notes
     assert "tapes of more than 2 launches are not looked at element by element" in notes
 

@@ -73,7 +73,7 @@ def test_printf(capsys):
 
 
 @wp.func
-def told(a: float, k: int) -> float:
+def message(a: float, k: int) -> float:
     if a > 2.0:
         print("large", a, k)
         return a
@@ -87,7 +87,7 @@ def nested(x: wp.array2d(dtype=float), y: wp.array2d(dtype=float)):
     for k in range(j + 1):
         if k == i:
             continue
-        total += told(x[i, j], k)
+        total += message(x[i, j], k)
     while total > 10.0:
         total -= 4.0
         print(i, j, total)

@@ -344,9 +344,9 @@ def test_values_that_were_set_are_never_lost_without_a_word():
     tape, loss, x = ping_pong()
     shadow = tape.replay()  # stands at the end
     shadow.set(x, [1.0, 1.0])
-    with pytest.raises(wp.TapedebugError) as told:
+    with pytest.raises(wp.TapedebugError) as messages:
         shadow.forward()
-    assert str(told.value) == (
+    assert str(messages.value) == (
         f"replay: the values that were set for the array{x._facts()} before record 5 would be lost: "
         "forward(0) starts over\n"
         "  = hint: for an input, call reset(discard=True) before set(); else go on with forward(5)"

@@ -19,10 +19,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         return
     terminalreporter.section(TITLE)
     for number, program, found, wanted, alarms in sorted(rows):
-        told = (
+        message = (
             f"found {found} of {wanted}" if wanted else "look-alike" if "alike" in program else "verdict only"
         )
-        terminalreporter.line(f"{number:>6}  {program:<44} {told:<14} false alarms {alarms}")
+        terminalreporter.line(f"{number:>6}  {program:<44} {message:<14} false alarms {alarms}")
     wanted, found = sum(row[3] for row in rows), sum(row[2] for row in rows)
     terminalreporter.line(
         f"{len(rows)} programs: {found} of {wanted} found, {sum(row[4] for row in rows)} false alarms"

@@ -106,8 +106,8 @@ def read(path: Path) -> Program:
     called: dict[str, int] = {}
     for line, word, rest in _directives(path.read_text("utf-8").splitlines()):
         if word == "EXPECT":
-            told, _, arrays = rest.partition(":")
-            rule, _, severity = told.strip().partition(" ")
+            messages, _, arrays = rest.partition(":")
+            rule, _, severity = messages.strip().partition(" ")
             names = [name.strip() for name in arrays.split(",") if name.strip()]
             program.expected.append(Expected(rule, severity.strip(), names, line))
         elif word == "CALLED":

@@ -68,13 +68,13 @@ def test_warp_is_as_wrong_as_we_say(program: harness.Program, tmp_path: Path) ->
     warps = _with_warp(program.path)
     (finding,) = [item for item in harness.run(program, tmp_path).findings if item.severity == "error"]
     assert finding.evidence["gradients"]
-    for label, told in finding.evidence["gradients"].items():
+    for label, message in finding.evidence["gradients"].items():
         gradient = warps[label]
         if finding.rule in UNSET:
-            assert abs(_at(gradient, told["element"]) - told["right"]) > 1e-3 * abs(told["right"])
+            assert abs(_at(gradient, message["element"]) - message["right"]) > 1e-3 * abs(message["right"])
             continue
-        assert _at(gradient, told["element"]) == pytest.approx(told["wrong"], rel=1e-4, abs=1e-6)
-        assert np.linalg.norm(gradient) == pytest.approx(told["norm_wrong"], rel=1e-4)
+        assert _at(gradient, message["element"]) == pytest.approx(message["wrong"], rel=1e-4, abs=1e-6)
+        assert np.linalg.norm(gradient) == pytest.approx(message["norm_wrong"], rel=1e-4)
 
 
 @pytest.mark.parametrize("program", WRONG, ids=lambda p: p.name)

@@ -15,7 +15,7 @@ from tapedebug.runtime.tape.gradient_history import KEPT
 from tests.diagnose.training_loop import Fit, N, descend
 
 
-def told(tape: Any) -> list[tuple[str, str, str, str]]:
+def message(tape: Any) -> list[tuple[str, str, str, str]]:
     """Kind, subject, array and how of each event."""
     trace = tape.trace()
     return [
@@ -36,7 +36,7 @@ def test_a_step_of_a_training_loop() -> None:
         ("read", "gradient", "w", "optimiser"),
         ("write", "values", "w", "assign"),
     ]
-    assert told(tape) == [
+    assert message(tape) == [
         *step,
         ("zero", "gradient", "w", "zero"),
         ("backward", "tape", "", ""),
@@ -83,14 +83,14 @@ def test_writes_that_nobody_announced_are_found_at_the_next_pass() -> None:
     weights *= 0.5
     tape, loss = fit.record()
     tape.backward(loss)
-    assert ("write", "values", "w", "unseen") in told(tape)
+    assert ("write", "values", "w", "unseen") in message(tape)
     del tape, loss
     gc.collect()
     wp.launch(descend, dim=N, inputs=[fit.w, fit.w.grad, 0.1])
     tape, loss = fit.record()
     tape.backward(loss)
-    assert ("write", "values", "w", "launch") in told(tape)
-    assert ("read", "gradient", "w", "launch") in told(tape)
+    assert ("write", "values", "w", "launch") in message(tape)
+    assert ("read", "gradient", "w", "launch") in message(tape)
 
 
 def test_how_a_gradient_is_read() -> None:
@@ -107,7 +107,7 @@ def test_how_a_gradient_is_read() -> None:
     wp.clone(fit.w.grad)
     wp.launch(descend, dim=N, inputs=[kept, fit.w.grad, 0.1])
     tape.gradients[fit.w].numpy()
-    reads = [how for kind, of, _, how in told(tape) if (kind, of) == ("read", "gradient")]
+    reads = [how for kind, of, _, how in message(tape) if (kind, of) == ("read", "gradient")]
     assert reads == ["numpy", "numpy", "list", "item", "copy", "copy", "copy", "launch", "numpy"]
 
 

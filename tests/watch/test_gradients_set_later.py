@@ -23,7 +23,7 @@ def recorded(x_grad=True, y_grad=True):
     return tape, x, y, loss
 
 
-def told(session):
+def message(session):
     (tape,) = session.tapes
     found = td.diagnose(tape, progress=False)
     loud = [(item.rule, item.arrays) for item in found.findings if item.severity != "info"]
@@ -37,7 +37,7 @@ def test_warp_computes_a_gradient_that_is_asked_for_after_the_launches(late):
         (x if late == "x" else y).requires_grad = True
         tape.backward(loss)
     assert x.grad.numpy().tolist() == [2.0, 4.0, 6.0]
-    verdict, loud, (note,) = told(session)
+    verdict, loud, (note,) = message(session)
     assert (verdict, loud) == ("AGREE", [])
     assert f"requires_grad of {late} was set to True at" in note
     assert "after the tape recorded operation 0 (square)" in note
@@ -49,7 +49,7 @@ def test_a_gradient_that_is_dropped_before_backward_ends_there():
         y.requires_grad = False
         tape.backward(loss)
     assert x.grad.numpy().tolist() == [0.0, 0.0, 0.0]
-    verdict, loud, (note,) = told(session)
+    verdict, loud, (note,) = message(session)
     assert (verdict, loud) == ("WRONG", [("disconnected", ["y", "x"])])
     assert "requires_grad of y was set to False at" in note
 
@@ -60,7 +60,7 @@ def test_the_gradient_of_an_input_that_is_dropped_before_backward_is_not_checked
         x.requires_grad = False
         tape.backward(loss)
     assert x.grad is None
-    verdict, loud, (note,) = told(session)
+    verdict, loud, (note,) = message(session)
     assert (verdict, loud) == ("NOT CHECKED", [("disconnected", ["x"])])
     assert "requires_grad of x was set to False at" in note
 
@@ -70,7 +70,7 @@ def test_a_gradient_that_comes_with_a_seed_is_passed_on():
         tape, x, y, _ = recorded(y_grad=False)
         tape.backward(grads={y: wp.array([1.0, 1.0, 1.0], dtype=float)})
     assert x.grad.numpy().tolist() == [2.0, 4.0, 6.0]
-    assert told(session)[:2] == ("AGREE", [])
+    assert message(session)[:2] == ("AGREE", [])
 
 
 def test_a_gradient_that_is_exchanged_before_backward_is_the_one_that_counts():
@@ -79,7 +79,7 @@ def test_a_gradient_that_is_exchanged_before_backward_is_the_one_that_counts():
         x.grad = wp.zeros(3, dtype=float)
         tape.backward(loss)
         np.testing.assert_array_equal(x.grad.numpy(), [2.0, 4.0, 6.0])
-    assert told(session)[:2] == ("AGREE", [])
+    assert message(session)[:2] == ("AGREE", [])
 
 
 def test_a_struct_keeps_the_gradients_that_its_arrays_had_as_fields():
@@ -95,4 +95,4 @@ def test_a_struct_keeps_the_gradients_that_its_arrays_had_as_fields():
         old.q.requires_grad = True
         tape.backward(loss)
     assert not old.q.grad.numpy().any()
-    assert told(session)[:2] == ("NOT CHECKED", [("disconnected", ["old.q", "old.v"])])
+    assert message(session)[:2] == ("NOT CHECKED", [("disconnected", ["old.q", "old.v"])])

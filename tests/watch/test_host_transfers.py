@@ -46,7 +46,7 @@ def array_of(tape, values):
     return made
 
 
-def told(tape):
+def messages(tape):
     return [(item.severity, item.rule) for item in td.diagnose(tape).findings]
 
 

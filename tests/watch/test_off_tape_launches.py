@@ -49,7 +49,7 @@ def through_another(y, z):
     wp.launch(programs.square, dim=3, inputs=[between], outputs=[z])
 
 
-def told(session):
+def messages(session):
     (tape,) = session.tapes
     found = td.diagnose(tape, progress=False)
     return found, [item for item in found.findings if item.severity != "info"]
@@ -67,7 +67,7 @@ def test_what_a_pause_of_the_tape_computes_is_named_with_its_line(between, what)
     with td.watch_warp() as session:
         x = chain(between)
     assert not x.grad.numpy().any()
-    found, (finding,) = told(session)
+    found, (finding,) = messages(session)
     line = line_of(between, f"wp.{what}(")
     assert (finding.rule, finding.arrays, finding.call_site.line) == ("disconnected", ["z", "y", "x"], line)
     assert "while the tape did not record, computes z from y" in finding.message
@@ -81,7 +81,7 @@ def test_what_a_pause_of_the_tape_computes_is_named_with_its_line(between, what)
 def test_a_constant_on_purpose_is_only_a_note():
     with td.watch_warp() as session:
         chain(launched, z_grad=False)
-    found, loud = told(session)
+    found, loud = messages(session)
     assert "while the tape did not record" not in str(loud)
     assert any(
         "while the tape did not record, and taken as constant here: z" in n for n in found.coverage.notes
@@ -98,7 +98,7 @@ def test_a_part_of_a_gradient_that_is_lost_is_named():
             wp.launch(programs.total, dim=3, inputs=[z], outputs=[loss])
         tape.backward(loss)
     assert x.grad.numpy().tolist() == [4.0, 4.0, 4.0]
-    _, (finding,) = told(session)
+    _, (finding,) = messages(session)
     assert "The gradient of x misses what flows through z" in finding.message
     assert "which record_tape=False kept off the tape" in finding.message
 
@@ -113,7 +113,7 @@ def test_launches_that_only_look_are_no_finding():
         with tape:
             wp.launch(programs.total, dim=3, inputs=[y], outputs=[loss])
         tape.backward(loss)
-    found, loud = told(session)
+    found, loud = messages(session)
     assert (found.verdict, loud) == ("AGREE", [])
     assert not any("did not record" in note for note in found.coverage.notes)
 
@@ -167,7 +167,7 @@ def test_a_part_of_an_input_that_is_copied_has_its_gradient():
     (tape,) = session.tapes
     (part,) = [a.array for a in tape.operations[0].accesses if a.param == 1]
     np.testing.assert_array_equal(part.current_gradient(), [4.0, 4.0])
-    found, loud = told(session)
+    found, loud = messages(session)
     assert (found.verdict, loud, len(found.coverage.notes) > 0) == ("AGREE", [], True)
 
 
@@ -191,7 +191,7 @@ def test_a_sum_that_no_tape_records_is_named_with_its_line(reduce):
         tape.backward(loss)
     assert not x.grad.numpy().any()
     assert loss.numpy()[0] > 0
-    found, (finding,) = told(session)
+    found, (finding,) = messages(session)
     assert (finding.rule, finding.arrays) == ("disconnected", ["z", "y", "x"])
     assert finding.call_site.line == line_of(reduce, "wp.utils.")
     assert "which no tape records, computes z from y" in finding.message
@@ -208,6 +208,6 @@ def test_single_numbers_that_numpy_writes_into_a_large_input_are_found_before_th
             wp.launch(programs.total, dim=200_000, inputs=[y], outputs=[loss])
         x.numpy()[list(written)] = 100.0
         tape.backward(loss)
-    found, (finding,) = told(session)
+    found, (finding,) = messages(session)
     assert (found.verdict, finding.rule) == ("WRONG", "stale-value")
     assert f"{len(written)} of 200000 elements changed value" in finding.message

@@ -48,7 +48,7 @@ def empty(count=4):
     return wp.empty(count, dtype=float, requires_grad=True)
 
 
-def told(program):
+def message(program):
     """The arrays of the findings about reads of unwritten memory, each with its severity and call line."""
     with td.watch_warp() as session:
         loss = wp.zeros(1, dtype=float, requires_grad=True)
@@ -128,7 +128,7 @@ def the_first_tape_only(tape, loss):
     ],
 )
 def test_elements_that_nothing_wrote_are_counted(program, label, elements):
-    assert told(program) == [([label], "warning", elements)]
+    assert message(program) == [([label], "warning", elements)]
 
 
 def filled(y):
@@ -190,7 +190,7 @@ def test_memory_that_anything_wrote_is_no_finding(write, when):
             wp.launch(add, 4, [x], [y])
             wp.launch(programs.total, 4, [y], [loss])
 
-    assert told(program) == []
+    assert message(program) == []
 
 
 def test_a_second_tape_is_not_told_of_memory_that_the_first_one_wrote():

@@ -38,7 +38,7 @@ def watched(program, *args, **named):
     return tape, arrays
 
 
-def told(found):
+def messages(found):
     assert not [note for note in found.coverage.notes if OURS in note]
     return found.verdict, [(item.severity, item.rule) for item in found.findings if item.severity != "info"]
 
@@ -77,7 +77,7 @@ def test_findings_and_untouched_arrays(case):
     program, args, named, expected = CASES[case]
     tape, arrays = watched(program, *args, **named)
     before = content(arrays)
-    assert told(td.diagnose(tape)) == expected
+    assert messages(td.diagnose(tape)) == expected
     for old, new in zip(before, content(arrays), strict=True):
         np.testing.assert_array_equal(old, new)
 
@@ -101,7 +101,7 @@ def test_a_struct_that_gets_an_array_of_no_launch_is_found_with_both_gradients()
     tape, (x, *_) = watched(programs.struct_set_late)
     np.testing.assert_array_equal(x.grad.numpy(), [30.0, 40.0])
     found = td.diagnose(tape)
-    assert told(found) == ("WRONG", [("error", "overwrite")])
+    assert messages(found) == ("WRONG", [("error", "overwrite")])
     assert not [note for note in found.coverage.notes if "another gradient" in note]
     (finding,) = found.findings
     assert finding.message == (
@@ -125,7 +125,7 @@ def test_the_replay_with_values_of_their_time_is_right_where_warp_is_not():
 def test_the_loss_and_inputs_may_be_arrays_of_warp():
     tape, (x, _, loss) = watched(programs.one, programs.square)
     found = td.diagnose(tape, loss=loss, inputs=[x])
-    assert told(found) == ("AGREE", [])
+    assert messages(found) == ("AGREE", [])
     assert [check.input for check in found.checks] == ["x"]
     assert td.autograd.end_to_end(tape, loss=loss).verdict == "AGREE"
 
@@ -139,7 +139,7 @@ def test_views_share_the_memory_of_their_array():
             wp.launch(programs.total, 4, [y], [loss])
         tape.backward(loss)
     (recorded,) = session.tapes
-    assert told(td.diagnose(recorded)) == ("AGREE", [])
+    assert messages(td.diagnose(recorded)) == ("AGREE", [])
     assert [info.label for info in td.trace.record(recorded).arrays] == [
         "x[0:2]",
         "y[2:4]",
@@ -169,7 +169,7 @@ def test_copies_clones_and_fills_are_operations():
         "fill",
         "kernel",
     ]
-    assert told(td.diagnose(recorded)) == ("AGREE", [])
+    assert messages(td.diagnose(recorded)) == ("AGREE", [])
     assert recorded.operations[3].call_site.text.strip() == "y.zero_()"
 
 
@@ -255,7 +255,7 @@ def test_a_tape_that_is_reset_begins_another_recording():
             tape.backward(loss)
             tape.reset()
     assert [len(each.operations) for each in session.tapes] == [2, 2]
-    assert [told(td.diagnose(each)) for each in session.tapes] == [("AGREE", [])] * 2
+    assert [messages(td.diagnose(each)) for each in session.tapes] == [("AGREE", [])] * 2
 
 
 def test_commands_are_operations_that_warp_does_not_record():
@@ -270,7 +270,7 @@ def test_commands_are_operations_that_warp_does_not_record():
         assert [gap.reason for gap in session.not_covered] == ["its arguments are not known"]
         return
     found = td.diagnose(session.tapes[0])
-    assert told(found) == ("WRONG", [("error", "warp-limitation")])
+    assert messages(found) == ("WRONG", [("error", "warp-limitation")])
     assert "is the launch of a command (record_cmd=True)" in found.findings[0].message
 
 
@@ -445,7 +445,7 @@ def test_a_function_of_record_func_is_said_not_to_be_covered():
         tape.backward(loss)
     np.testing.assert_array_equal(x.grad.numpy(), [2.0, 4.0])
     found = td.diagnose(session.tapes[0])
-    assert told(found) == ("UNDECIDABLE", [])
+    assert messages(found) == ("UNDECIDABLE", [])
     assert (
         "record 0 is a custom function (squared), of which only the reverse is known" in found.coverage.notes
     )
@@ -475,7 +475,7 @@ def test_descriptors_of_tensors_are_watched_as_arrays():
     [tape] = watched.tapes
     [launch] = tape.operations
     assert [access.name for access in launch.accesses] == ["x", "index", "loss"]
-    assert told(td.diagnose(tape)) == ("AGREE", [])
+    assert messages(td.diagnose(tape)) == ("AGREE", [])
     np.testing.assert_allclose(x.grad.numpy(), [5.0, 4.0, 3.0])
 
 
@@ -499,7 +499,7 @@ def test_arrays_of_torch_are_watched():
         tape.backward(loss)
     (recorded,) = session.tapes
     assert recorded.array(x).offset == 4
-    assert told(td.diagnose(recorded)) == ("AGREE", [])
+    assert messages(td.diagnose(recorded)) == ("AGREE", [])
 
 
 @pytest.mark.parametrize(
@@ -526,7 +526,7 @@ def test_steps_of_an_optimizer_of_torch_are_seen(zeroed, expected):
             tape.backward(loss)
             optimizer.step()
     diagnosis = td.diagnose(session.tapes)
-    assert told(diagnosis) == expected
+    assert messages(diagnosis) == expected
     left = [note for note in diagnosis.coverage.notes if "a tensor whose .grad was None" in note]
     assert bool(left) == (tensor.grad is None)
 
@@ -544,7 +544,7 @@ def test_a_gradient_that_something_else_has_changed_is_wrong():
         tape.backward(loss)
     found = td.diagnose(session.tapes[0])
     assert "x: backward left another gradient than its replay gives, off by" in " ".join(found.coverage.notes)
-    assert told(found) == ("WRONG", [("error", "wrong-adjoint"), ("warning", "accumulated")])
+    assert messages(found) == ("WRONG", [("error", "wrong-adjoint"), ("warning", "accumulated")])
     assert found.findings[0].message.startswith("Backward at test_watch_warp.py:")
     assert "something that is not on the tape changed the gradient while backward ran" in str(
         found.findings[0]
@@ -560,9 +560,9 @@ def test_a_gradient_that_the_program_clips_or_zeroes_after_backward_is_right():
         tape.backward(loss)
         wp.launch(programs.scale, 2, [x.grad, 0.01])
         x.grad.numpy()[:] *= 0.5
-        assert told(td.diagnose(session.tapes[0])) == ("AGREE", [])
+        assert messages(td.diagnose(session.tapes[0])) == ("AGREE", [])
         x.grad.zero_()
-    assert told(td.diagnose(session.tapes[0])) == ("AGREE", [])
+    assert messages(td.diagnose(session.tapes[0])) == ("AGREE", [])
 
 
 def test_an_update_inside_the_block_after_backward_overwrites_nothing_that_the_pass_needed():
@@ -572,7 +572,7 @@ def test_an_update_inside_the_block_after_backward_overwrites_nothing_that_the_p
         wp.launch(programs.total, 2, [y], [loss])
         tape.backward(loss)
         x.assign(x.numpy() - 0.1 * x.grad.numpy())
-    assert told(td.diagnose(session.tapes[0])) == ("AGREE", [])
+    assert messages(td.diagnose(session.tapes[0])) == ("AGREE", [])
 
 
 def test_a_pass_after_values_have_changed_is_not_compared_with_its_replay():
@@ -663,7 +663,7 @@ def test_a_gradient_that_an_earlier_tape_left_is_wrong_if_the_input_was_updated_
         for _ in range(3):
             one_pass(x)
             step(x)
-    found = [told(td.diagnose(tape)) for tape in session.tapes]
+    found = [messages(td.diagnose(tape)) for tape in session.tapes]
     expected = [("error", rule) for rule in STEPS[step]]
     assert found == [("AGREE", []), *2 * [("WRONG" if expected else "AGREE", expected)]]
 
@@ -689,7 +689,7 @@ def test_a_zero_before_the_first_pass_of_a_tape_zeroes_nothing():
             one_pass(x, before=lambda tape: tape.zero())
             by_launch(x)
     np.testing.assert_allclose(x.grad.numpy(), [3.0, 6.0])
-    assert told(td.diagnose(session.tapes[1])) == ("WRONG", [("error", "accumulated")])
+    assert messages(td.diagnose(session.tapes[1])) == ("WRONG", [("error", "accumulated")])
 
 
 def test_the_coverage_says_that_a_gradient_was_not_zero_when_a_pass_began():
@@ -710,7 +710,7 @@ def test_seeds_may_be_arrays_of_numpy():
             wp.launch(programs.square, 2, [x], [y])
         tape.backward(grads={y: np.array([1.0, 3.0], np.float32)})
     assert session.not_covered == []
-    assert told(td.diagnose(session.tapes[0])) == ("AGREE", [])
+    assert messages(td.diagnose(session.tapes[0])) == ("AGREE", [])
 
 
 def test_a_command_whose_arguments_are_not_known_is_not_covered():
@@ -767,7 +767,7 @@ def test_values_that_left_the_tape_and_came_back_are_named_with_both_lines(betwe
 
 def test_values_that_are_only_printed_are_no_finding():
     tape, _ = watched(programs.through, programs.printed)
-    assert told(td.diagnose(tape)) == ("AGREE", [])
+    assert messages(td.diagnose(tape)) == ("AGREE", [])
 
 
 def test_an_array_that_another_tape_uses_has_a_gradient_of_zero_on_purpose():
