@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
-from tapedebug.autograd.subjects.probes import shape_index
+from tapedebug.autograd.subjects.probes import random_directions, shape_index
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import Gradients, Probe, measured
@@ -28,6 +28,10 @@ from tapedebug.autograd.thresholds import (
 
 MOST_KINKS = 16
 """Largest number of entries that are searched for kinks one by one."""
+JOINT_KINKS = 4
+"""Number of directions of all entries in which a gradient at kinks is compared with both slopes."""
+KINK_MARGIN = 0.01
+"""Part of their difference by which the slopes of both sides may be off: they come from short steps."""
 AGAIN = 8.0  # times shorter steps, with which the entry is displaced a second time
 
 
@@ -40,6 +44,13 @@ def refutes(probe: Probe) -> bool:
     """True if a difference misses the float64 adjoint by more than its error bar explains."""
     error = abs(probe.exact - probe.fd)
     return error > ENTRY_REFUTED * probe.bar and error > ENTRY_PRECISION * probe.size
+
+
+def _is_between(probe: Probe) -> bool:
+    """True if the consumed gradient lies between the slopes of both sides, or is the only slope."""
+    low, high = (probe.fd, probe.fd) if probe.verdict != "KINK" else sorted((probe.left, probe.right))
+    margin = probe.bar + ENTRY_REPORTED * max(abs(low), abs(high), probe.size) + KINK_MARGIN * (high - low)
+    return low - margin <= probe.ad <= high + margin
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,8 @@ class GradientBisection:
         """Return the kinks at entries whose consumed gradient lies between the slopes of both sides.
 
         At a kink each number between them is as good: `abs(0)` has the slopes -1 and 1, and one engine takes
-        0 where another one takes 1.
+        0 where another one takes 1. The gradient must lie between them in directions of all entries, too: at
+        the largest of two equal numbers each may have the slope 1, but not both.
 
         Args:
             entries: The entries, at most `MOST_KINKS`.
@@ -85,18 +97,22 @@ class GradientBisection:
         Returns:
             The kinks; None if an entry has none, or if the consumed gradient is no such number there.
         """
+        if not 0 < len(entries) <= MOST_KINKS:
+            return None
+        units = np.abs(self.program.values(self.port))
+        units[units == 0] = 1.0
         found = []
-        for entry in entries if len(entries) <= MOST_KINKS else ():
+        for entry in entries:
             unit = np.zeros(self.port.size)
-            unit[entry] = abs(float(self.program.values(self.port)[entry])) or 1.0
+            unit[entry] = units[entry]
             probe = self._along(unit)
-            low, high = sorted((probe.left, probe.right))
-            if probe.verdict != "KINK" or not low - probe.bar <= probe.ad <= high + probe.bar:
+            if probe.verdict != "KINK" or not _is_between(probe):
                 return None
             left, right = probe.left / unit[entry], probe.right / unit[entry]
             place, step = shape_index(int(entry), self.port.shape), float(unit[entry])
             found.append(replace(probe, entry=place, unit=step, left=left, right=right))
-        return found or None
+        together = [units, *random_directions(units.size, JOINT_KINKS - 1, units)]
+        return found if all(_is_between(self._along(direction)) for direction in together) else None
 
     def _entry(self, direction: Floats, probe: Probe) -> int | None:
         """Return the single entry left after bisection; None if the error is lost on the way."""
