@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+from tapedebug._errors import TapedebugError
 from tapedebug.aswarp.cuda_names import MemoryKind, get_stream
 from tapedebug.aswarp.graph_capture import is_capturing
 from tapedebug.aswarp.type_queries import CTYPES
@@ -89,7 +90,11 @@ def _hash_of(kernels: list[Kernel]) -> bytes:
         found.update(f"{kernel.key} {settings}".encode())
         versions = [*kernel.instances.values()] if kernel.is_generic else [kernel]
         for version in versions:
-            found.update(version.source("forward").encode())
+            try:
+                code = version.source("forward")
+            except TapedebugError as error:  # only its launch is an error
+                code = str(error)
+            found.update(code.encode())
     return found.digest()
 
 

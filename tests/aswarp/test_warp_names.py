@@ -55,6 +55,8 @@ def test_types_of_vectors_take_their_dtype_and_len_counts_components(wp: Any) ->
     with pytest.raises(td.KernelTypeError, match="kernel `wide`: vec3 holds float32, not float64") as caught:
         wp.launch(wide, 1, [wp.zeros(1, dtype=wp.vec3)])
     assert "hint: leave dtype out, or name another type" in str(caught.value)
+    first = wide.module.hash_module()
+    assert wide.module.hash_module() == first, "a module with a kernel that is refused has a hash, too"
 
 
 def test_types_are_described_and_told_apart(wp: Any) -> None:
