@@ -40,6 +40,8 @@ _MACHINERY = (
     "unittest",
     "pluggy",
     "_pytest",
+    "xdist",
+    "execnet",
     "asyncio",
     "tornado",
     "IPython",
@@ -194,8 +196,13 @@ def written_out(sightings: Iterable[Sighting]) -> dict[Any, list[str]]:
 
 
 def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
-    """Yield the local variables of the calling frames from the inside out, then their modules' globals."""
+    """Yield the variables of the calling frames from the inside out, then the globals of functions' modules.
+
+    The variables of a module or cell that runs are its globals: they come before what called it, which may
+    hold thousands of objects.
+    """
     modules: dict[int, dict[str, Any]] = {}
+    running: set[int] = set()
     at: FrameType | None = frame
     left = FRAMES
     while at is not None and left:
@@ -208,8 +215,11 @@ def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
                     yield variables
                 finally:
                     _release(variables)
+            elif id(at.f_globals) not in running:
+                running.add(id(at.f_globals))
+                yield at.f_globals
         at = at.f_back
-    yield from modules.values()
+    yield from (variables for number, variables in modules.items() if number not in running)
 
 
 @lru_cache(maxsize=1024)

@@ -82,6 +82,16 @@ def test_callers_are_looked_through_from_the_inside_out() -> None:
     assert inner(outer) == [["local", "outer"], ["local", "outer"]]
 
 
+def test_a_module_is_searched_before_what_runs_it() -> None:
+    """A test runner that executes a program may hold thousands of objects."""
+    tests = [[object() for _ in range(100)] for _ in range(100)]
+    program = compile("thing = Thing()\nfound = names_of(thing, Thing())", "program.py", "exec")
+    variables = {"__name__": "program", "Thing": Thing, "names_of": names_of}
+    exec(program, variables)
+    assert len(tests) == 100
+    assert [names[:1] for names in variables["found"]] == [["thing"], []]
+
+
 def test_what_imports_a_module_gives_no_names(tmp_path: Any, monkeypatch: Any) -> None:
     (tmp_path / "module_of_things.py").write_text(
         "import sys\n"
