@@ -283,7 +283,7 @@ SINGULAR_VALUES_NEAR = 1e-3
 """Singular values that differ by less, relatively, have vectors that turn by much when the matrix changes."""
 
 ZERO_GRADIENT_NOISE = 1e-10
-"""Changes of the loss below this, relative to it and to the largest change, are rounding."""
+"""Changes of the loss below this, relative to it and to the largest change within 10 %, are rounding."""
 
 ZERO_GRADIENT_CURVED = 30.0
 """A loss that changes by more than this factor when the displacement is 10 times as large has no slope."""

@@ -75,7 +75,8 @@ def respond(context: RuleContext, leaves: Sequence[int]) -> Response:
     """Displace inputs together and measure the loss."""
     *found, size = context.experiment.loss_changes(leaves, [sign * s for s in SCALES for sign in (1.0, -1.0)])
     changes = [max(pair) for pair in zip(found[::2], found[1::2], strict=True)]
-    floor = ZERO_GRADIENT_NOISE * max(size, *changes)
+    # Displaced by its own size, an input may make the loss overflow: that says nothing of smaller changes.
+    floor = ZERO_GRADIENT_NOISE * max(size, *changes[:-1])
     return Response(tuple(change if change > floor or not np.isfinite(change) else 0.0 for change in changes))
 
 
