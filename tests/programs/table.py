@@ -88,7 +88,7 @@ def measure_all(names: Iterable[str]) -> None:
 def today() -> str:
     """Return the date and the load of the machine, in words."""
     load = os.getloadavg()[1]
-    return f"{datetime.date.today():%Y-%m-%d}, {load:.0f} processes on {os.cpu_count()} processors"
+    return f"{datetime.date.today():%Y-%m-%d}, load {load:.0f} on {os.cpu_count()} processors"
 
 
 def row(plain: dict, watched: dict, first: dict) -> dict:
