@@ -64,6 +64,11 @@ const NOISE = [
     pattern: /^console error: Could not restore the debugger state: Canceled future for debug_request message/,
   },
   {
+    // JupyterLab asks a kernel that starts for a subshell of its comms; where the notebook is closed meanwhile, nobody answers.
+    pattern:
+      /^page error: Per comm-target subshell creation failed: Error: Canceled future for create_subshell_request message before replies were done$/,
+  },
+  {
     // Notebook 7.6: its plugin for shortcuts looks up the schema of every plugin that the registry names, also where the
     // page has none. It throws with no extension of anybody installed, from its own bundle alone.
     pattern:
@@ -270,7 +275,8 @@ export async function openPage(browser, lab, path, { width = 1400, height = 900,
   page.setDefaultTimeout(WAIT);
   const problems = [];
   const note = (problem) => NOISE.some(({ pattern }) => pattern.test(problem)) || problems.push(problem);
-  page.on("pageerror", (error) => note(`page error: ${error.stack ?? error}`));
+  // an error without a stack (a rejection with a plain value, a ResizeObserver that loops) has a message alone
+  page.on("pageerror", (error) => note(`page error: ${error.stack || error}`));
   page.on("console", (message) => message.type() === "error" && note(`console error: ${message.text()}`));
   page.on("request", (request) => {
     const url = request.url();
