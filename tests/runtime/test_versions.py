@@ -394,7 +394,7 @@ def test_a_numpy_view_that_only_reads_costs_nothing_in_the_end():
         assert tape.preserved_bytes == 8
         del view
         assert (tape.preserved_bytes, tape.livein_bytes) == (0, 0)
-    assert tape.outside == []
+    assert not tape.outside
     assert tape.replay().values(y).tolist() == [1, 4]
 
 

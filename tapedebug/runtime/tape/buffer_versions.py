@@ -6,13 +6,14 @@ tape that is dropped is freed at once, with every copy that it kept.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from tapedebug._clock import clock
 from tapedebug._interval_index import IntervalIndex
-from tapedebug._source import Span
+from tapedebug._source import Site, Span, site_span
 from tapedebug.runtime.memory.alias_spans import folds
 from tapedebug.runtime.memory.array import range_key
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
@@ -25,7 +26,6 @@ The counts are one integer, which the garbage collector need not visit.
 
 if TYPE_CHECKING:
     from tapedebug.runtime.memory.array import array
-    from tapedebug.runtime.tape.record import Site
     from tapedebug.runtime.tape.tracker import Tracker
 
 _UNGUARDED: dict[int, Any] = {}
@@ -136,7 +136,7 @@ class InplaceSave:
         self.copy = copy
 
 
-class UntrackedWrite:
+class UntrackedWrite(NamedTuple):
     """A write that is not on the tape.
 
     Attributes:
@@ -148,22 +148,52 @@ class UntrackedWrite:
         clock: The time, in events of the process.
     """
 
-    __slots__ = ("array", "at", "clock", "how", "settled", "site")
-
-    def __init__(self, at: int, array: array, site: Site | None, how: str, settled: bool = False) -> None:
-        self.at = at
-        self.array = array
-        self.site = site
-        self.how = how
-        self.settled = settled
-        self.clock = clock.now
+    at: int
+    array: array
+    site: Site | None
+    how: str
+    settled: bool
+    clock: int
 
     @property
     def call_site(self) -> Span | None:
         """The place in the user's source, or None."""
-        from tapedebug.runtime.tape.record import site_span
-
         return None if self.site is None else site_span(self.site)
+
+
+_FIELDS = len(UntrackedWrite._fields)
+
+
+class UntrackedWrites(Sequence[UntrackedWrite]):
+    """The writes that are not on a tape, in order.
+
+    Their fields are in one list: a loop that keeps its last tape lists a write for each launch of the next
+    one, and each object more is one that the garbage collector visits.
+    """
+
+    __slots__ = ("_fields",)
+
+    def __init__(self) -> None:
+        self._fields: list[Any] = []
+
+    def add(self, at: int, a: array, site: Site | None, how: str, settled: bool) -> None:
+        """Add a write that happens now."""
+        self._fields += (at, a, site, how, settled, clock.now)
+
+    def __len__(self) -> int:
+        return len(self._fields) // _FIELDS
+
+    @overload
+    def __getitem__(self, number: int, /) -> UntrackedWrite: ...
+
+    @overload
+    def __getitem__(self, number: slice, /) -> list[UntrackedWrite]: ...
+
+    def __getitem__(self, number: int | slice, /) -> UntrackedWrite | list[UntrackedWrite]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(len(self))[number]]
+        first = range(len(self))[number] * _FIELDS
+        return UntrackedWrite(*self._fields[first : first + _FIELDS])
 
 
 SAMPLE = 4096
@@ -233,7 +263,7 @@ class BufferVersions:
     """The ranges of one buffer that one tape uses.
 
     Attributes:
-        states: The ranges; a state's number is its index here.
+        first: The range that the tape used first. Most buffers have this one alone.
         needs: All needs, open and closed.
         liveins: All live-ins, open and closed.
         guarded: Numbers of the states that NumPy can write to, with a copy of their content if neither a need
@@ -247,20 +277,22 @@ class BufferVersions:
     __slots__ = (
         "_by_range",
         "_ranges",
+        "_several",
         "buffer",
         "counts",
+        "first",
         "given",
         "guarded",
         "liveins",
         "needs",
         "opened",
-        "states",
         "unwritten",
     )
 
-    def __init__(self, buffer: Buffer, tracker: Tracker) -> None:
-        self.buffer = buffer
-        self.states: list[RangeState] = []
+    def __init__(self, a: array, tracker: Tracker) -> None:
+        buffer = self.buffer = a.buffer
+        self.first = RangeState(0, a)
+        self._several: list[RangeState] | None = None
         self._by_range: dict[Any, RangeState] | None = None
         self._ranges: IntervalIndex | None = None
         self.needs: list[SavedValue] | tuple[()] = ()
@@ -273,19 +305,22 @@ class BufferVersions:
         if not tracker.dry:
             buffer.watch = tracker.watch_beside(buffer.watch) if buffer.watch else tracker.watch
 
+    @property
+    def states(self) -> list[RangeState]:
+        """The ranges; the number of a state is its index."""
+        return [self.first] if self._several is None else self._several
+
     def state(self, a: array) -> RangeState:
         """Return the state of the range that `a` covers, creating it if needed."""
-        states = self.states
-        if not states:  # most buffers have one range: thousands of them should be cheap
-            states.append(RangeState(0, a))
-            return states[0]
-        if states[0].array is a:
-            return states[0]
+        first = self.first
+        if first.array is a:
+            return first
         if self._by_range is None:
-            self._by_range = {range_key(states[0].array): states[0]}
+            self._by_range = {range_key(first.array): first}
         key = range_key(a)
         found = self._by_range.get(key)
         if found is None:
+            states = self._several = self.states
             found = self._by_range[key] = RangeState(len(states), a)
             self._place(found)
             states.append(found)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -60,8 +60,7 @@ GLANCE = 32
 Kind = Literal["backward", "zero", "read", "write", "reset"]
 
 
-@dataclass(slots=True)
-class Event:
+class Event(NamedTuple):
     """One event in the history of a buffer or tape.
 
     Attributes:
@@ -117,7 +116,9 @@ class History:
 
     Attributes:
         of_gradient: It belongs to gradient memory.
-        events: In order; the first `KEPT // 2` and at least the last `KEPT`.
+        rows: The events in order, the first `KEPT // 2` and at least the last `KEPT`: as plain tuples without
+            the last fields that are at their defaults. The garbage collector visits a plain tuple of numbers,
+            names and places once, an object in each of its runs; a step may write a thousand buffers.
         dropped: The number of events in between that were discarded.
         writes: The buffer's count of writes when a pass last ended.
         settled: The time then; 0 before the first pass.
@@ -129,7 +130,7 @@ class History:
     """
 
     of_gradient: bool = False
-    events: list[Event] = field(default_factory=list)
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
     dropped: int = 0
     writes: int = 0
     settled: int = 0
@@ -137,16 +138,25 @@ class History:
     digest: int | None = None
     left: int | None = None
 
-    def add(self, event: Event) -> None:
-        """Remember an event."""
-        if len(self.events) >= 2 * KEPT:
+    @property
+    def events(self) -> list[Event]:
+        """The remembered events, in order."""
+        found = [Event(*row) for row in self.rows]
+        if self.dropped:
+            gap = KEPT // 2
+            found[gap] = found[gap]._replace(after_gap=True)
+        return found
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        """Remember an event: an `Event`, or its first fields."""
+        rows = self.rows
+        if len(rows) >= 2 * KEPT:
             first = KEPT // 2
-            del self.events[first:KEPT]
+            del rows[first:KEPT]
             self.dropped += KEPT - first
-            self.events[first].after_gap = True
-        self.events.append(event)
-        if event.kind in ("write", "zero"):
-            self.written = event.clock
+        rows.append(row if type(row) is tuple else tuple(row))
+        if row[0] in ("write", "zero"):
+            self.written = row[1]
 
     def end_pass(self, buffer: Buffer) -> None:
         """Note the state of memory at the end of a pass."""
@@ -247,9 +257,10 @@ def note(kind: Kind, a: array, how: str, site: Site | None, **facts: Any) -> Non
             kind = "zero" if how in ("zero", "fill_") else kind
         elif tape is None and how != "numpy":
             facts["glance"] = glance_at(a._numpy_view())
-    if history.events or kind != "zero":  # memory without events needs no zero
+    if history.rows or kind != "zero":  # memory without events needs no zero
         number, at = (0, 0) if tape is None else (tape.id, len(tape.records))
-        history.add(Event(kind, now, a.start, a.stop, how, site, number, at, **facts))
+        row = kind, now, a.start, a.stop, how, site, number, at
+        history.add(Event(*row, **facts) if facts else row)
 
 
 def note_read(a: array, how: str) -> None:
@@ -340,15 +351,25 @@ class BackwardSpan:
         """Add the pass to the history of each input; return the event of the tape."""
         for leaf in self.leaves:
             memory = leaf.buffer.gradient()
-            event = Event("backward", self.begun, leaf.start, leaf.stop, "", site, tape, at, number, again)
-            event.inputs, event.viewed = leaf.inputs, memory.windows > 0
-            if leaf in self.before:
-                event.norms = tuple(
-                    [
-                        (a.start, a.stop, norm, _norm_of(memory, leaf.gradient(a)))
-                        for a, norm in self.before[leaf]
-                    ]
-                )
+            norms = [
+                (a.start, a.stop, norm, _norm_of(memory, leaf.gradient(a)))
+                for a, norm in self.before.get(leaf, ())
+            ]
+            event = Event(
+                "backward",
+                self.begun,
+                leaf.start,
+                leaf.stop,
+                "",
+                site,
+                tape,
+                at,
+                number,
+                again,
+                viewed=memory.windows > 0,
+                inputs=leaf.inputs,
+                norms=tuple(norms),
+            )
             assert memory.history is not None
             assert leaf.buffer.history is not None
             memory.history.add(event)
@@ -360,9 +381,9 @@ class BackwardSpan:
 def _left_by_last_pass(memory: Buffer) -> dict[tuple[int, int], float]:
     """Return the norms of gradients that have not been written since the last pass ended."""
     history = memory.history
-    if history is None or not history.events or history.writes != memory.writes or history.digest is not None:
+    if history is None or not history.rows or history.writes != memory.writes or history.digest is not None:
         return {}
-    return {(start, stop): after for start, stop, _, after in history.events[-1].norms}
+    return {(start, stop): after for start, stop, _, after in Event(*history.rows[-1]).norms}
 
 
 def window_opened(buffer: Buffer) -> None:

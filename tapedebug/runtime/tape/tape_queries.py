@@ -6,7 +6,7 @@ arrays. Modules of replays are loaded when a query needs them: training loops ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tapedebug import contract
@@ -67,7 +67,7 @@ class TapeQueries:
         return self.tracker.mode in ("preserve", "error")
 
     @property
-    def outside_writes(self) -> list[UntrackedWrite]:
+    def outside_writes(self) -> Sequence[UntrackedWrite]:
         """Writes to the tape's memory that are not on the tape."""
         return self.tracker.outside
 
@@ -104,7 +104,7 @@ class TapeQueries:
         return self.tracker.livein_bytes
 
     @property
-    def outside(self) -> list[UntrackedWrite]:
+    def outside(self) -> Sequence[UntrackedWrite]:
         """Writes to the tape's memory that are not on the tape."""
         return self.tracker.outside
 

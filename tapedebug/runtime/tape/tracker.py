@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tapedebug._clock import clock
 from tapedebug._errors import OverwriteWarning
 from tapedebug.runtime import messages
 from tapedebug.runtime.config import config
@@ -25,6 +26,7 @@ from tapedebug.runtime.tape.buffer_versions import (
     RangeState,
     SavedValue,
     UntrackedWrite,
+    UntrackedWrites,
     same_elements,
 )
 from tapedebug.runtime.tape.gradient_history import Event, History, is_gradient, note, note_read
@@ -105,7 +107,7 @@ class Tracker:
         self.records: list[Record] = []
         self.kept = 0
         self.is_open = False
-        self.outside: list[UntrackedWrite] = []
+        self.outside = UntrackedWrites()
         self.outside_meanwhile = 0
         self._entered = 0  # the entries of `outside` whose values are live-ins already
         self.unseen: dict[_Range, LeftOut] = {}
@@ -152,9 +154,8 @@ class Tracker:
         """Return the state of an array that the tape has not seen yet."""
         ledger = self._ledgers.get(a.buffer)
         if ledger is None:
-            ledger = self._ledgers[a.buffer] = BufferVersions(a.buffer, self)
-            state = RangeState(0, a)
-            ledger.states.append(state)
+            ledger = self._ledgers[a.buffer] = BufferVersions(a, self)
+            state = ledger.first
         else:
             state = ledger.state(a)
         self.states[a] = state
@@ -312,8 +313,7 @@ class Tracker:
         further writes are not listed.
         """
         ledger = self._ledgers[buffer]
-        states = ledger.states
-        state = states[0] if states and states[0].array is a else ledger.state(a)
+        state = ledger.state(a)
         at, settled = len(self.records), self.settled
         entered = state.outside if state.outside >> 2 == at else at << 2
         now = 2 if settled else 1
@@ -324,7 +324,7 @@ class Tracker:
                     return
                 if not (entered & 3 or state.hot or self.is_open):
                     state.outside = entered | now
-                    self.outside.append(UntrackedWrite(at, a, site, how, settled))
+                    self.outside.add(at, a, site, how, settled)
                     return
             elif (
                 entered & now
@@ -339,7 +339,7 @@ class Tracker:
             self._enter_outside()
         if ledger.guarded and how != "numpy":
             self.catch_up(ledger, ledger.around(state))
-        event = UntrackedWrite(at, a, site, how, settled)
+        event = UntrackedWrite(at, a, site, how, settled, clock.now)
         if state.hot:
             self.close(ledger, state, event)
         # An announced write changes all of these; for one through NumPy, each of them is compared.
@@ -347,7 +347,7 @@ class Tracker:
             ledger.guarded.pop(each.number, None)
         if not entered & now:
             state.outside = entered | now
-            self.outside.append(event)
+            self.outside.add(at, a, site, how, settled)
             self._entered += 1
         self._inject(ledger, state, event)
 
