@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapedebug._source import Span, display_file
+from tapedebug._traceback import frames_of_user
 
 
 class TapedebugError(Exception):
@@ -40,6 +41,19 @@ class TapedebugError(Exception):
         if self.hint:
             parts.append(f"  = hint: {self.hint}")
         return "\n".join(parts)
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the traceback that IPython displays, of the user's code alone unless `%xmode` is Verbose."""
+        from IPython.core.getipython import get_ipython
+
+        shown = get_ipython().InteractiveTB
+        trace = self.__traceback__ if shown.mode == "Verbose" else frames_of_user(self.__traceback__)
+        lines: list[str] = shown.structured_traceback(type(self), self, trace)
+        return lines
+
+
+class ArgumentError(TapedebugError, TypeError):
+    """A function for tapes, checks or reports got an argument of a type that it does not take."""
 
 
 class KernelError(TapedebugError, RuntimeError):

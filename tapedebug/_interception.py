@@ -10,9 +10,10 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
+
+from tapedebug._traceback import frames_of_user, is_own_frame
 
 Handler = Callable[..., Any]
 """Called in place of a function, with the original function and the arguments of the call.
@@ -20,7 +21,6 @@ Handler = Callable[..., Any]
 What it calls is not intercepted."""
 
 _GLOBAL = "__tapedebug_handlers__"
-_PACKAGE = str(Path(__file__).parent)
 _numbers = itertools.count()
 
 
@@ -113,16 +113,10 @@ def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
 
     That of an error of this package stays as it is.
     """
-    entries = []
-    while trace is not None:
-        entries.append(trace)
-        trace = trace.tb_next
-    kept = [each for each in entries if not each.tb_frame.f_code.co_filename.startswith(_PACKAGE)]
-    if not kept or kept[-1] is not entries[-1]:
-        return entries[0] if entries else None
-    for each, following in zip(kept, [*kept[1:], None], strict=True):
-        each.tb_next = following
-    return kept[0]
+    last = trace
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return trace if last is None or is_own_frame(last) else frames_of_user(trace)
 
 
 def _copy_of(function: FunctionType) -> FunctionType:

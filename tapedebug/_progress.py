@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from tapedebug._blas import one_thread
+from tapedebug._errors import ArgumentError
 from tapedebug._memory_retention import retention
 from tapedebug._time_limit import OutOfTime as OutOfTime
 from tapedebug._time_limit import processor_time
@@ -87,7 +88,7 @@ class Progress:
         doing: str = "diagnosing",
     ) -> None:
         if not (progress is None or isinstance(progress, bool) or callable(progress)):
-            raise TypeError(
+            raise ArgumentError(
                 f"{caller}: progress is a function of one string, True or False, not {progress!r}"
             )
         self._processor = max_seconds if isinstance(max_seconds, ProcessorLimit) else None
@@ -97,7 +98,7 @@ class Progress:
         if max_seconds is not None and (
             isinstance(max_seconds, bool) or not isinstance(max_seconds, (int, float))
         ):
-            raise TypeError(f"{caller}: max_seconds is a number of seconds or None, not {max_seconds!r}")
+            raise ArgumentError(f"{caller}: max_seconds is a number of seconds or None, not {max_seconds!r}")
         if max_seconds is not None and not max_seconds > 0:
             raise ValueError(f"{caller}: max_seconds must be positive, not {max_seconds!r}")
         self.max_seconds = max_seconds

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import debugging
-from tapedebug._errors import BoundsError, TapedebugError
+from tapedebug._errors import ArgumentError, BoundsError, TapedebugError
 from tapedebug._memory_retention import retention
 from tapedebug._process_state import preserve_process_state
 from tapedebug._progress import OutOfTime, ProcessorLimit, Progress
@@ -186,10 +186,10 @@ def _reveal(context: RuleContext, again: Rediagnose) -> None:
 
 def _check_tapes(tapes: Sequence[Any]) -> None:
     if not tapes:
-        raise TypeError("diagnose: the list of tapes is empty")
+        raise ArgumentError("diagnose: the list of tapes is empty")
     for item in tapes:
         if not is_recorded_tape(item):
-            raise TypeError(
+            raise ArgumentError(
                 f"diagnose takes a Tape or a list of tapes, not {item!r} (of type {type(item).__name__})"
             )
         arrays = item.capability(LiveArrays)

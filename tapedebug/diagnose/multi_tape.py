@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tapedebug._errors import ArgumentError
 from tapedebug.diagnose.blame import is_echo
 from tapedebug.diagnose.diagnosis import Diagnosis, merged_coverage, severity, worst_verdict
 from tapedebug.diagnose.rules.truncated import Truncated
@@ -20,7 +21,7 @@ def losses_for(tapes: Sequence[object], loss: Loss | Sequence[Loss]) -> list[Los
     if not isinstance(loss, (list, tuple)):
         return [loss] * len(tapes)
     if len(loss) != len(tapes):
-        raise TypeError(
+        raise ArgumentError(
             f"diagnose: a list of losses has one for each tape (or None); there are {len(tapes)} tapes "
             f"and {len(loss)} losses"
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tapedebug._errors import TapedebugError
+from tapedebug._errors import ArgumentError, TapedebugError
 from tapedebug.autograd.subjects.struct_fields import arrays_in
 from tapedebug.contract import Array
 from tapedebug.diagnose import wording as words
@@ -101,7 +101,7 @@ def find_seeds(recorded: TraceBinding, target: Loss) -> dict[Any, np.ndarray[Any
 
 def _need_array(what: str, found: object) -> None:
     if not isinstance(found, Array):
-        raise TypeError(
+        raise ArgumentError(
             f"diagnose: {what} must be an array that a recorded launch uses, "
             f"not {found!r} (of type {type(found).__name__})"
         )

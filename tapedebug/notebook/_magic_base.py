@@ -55,6 +55,8 @@ class Base(Magics):
     def _evaluated(self, magic: str, option: str, text: str) -> Any:
         try:
             return eval(text, self.shell.user_global_ns, self.shell.user_ns)
+        except SyntaxError as error:
+            raise UsageError(f"{magic}: {option} {text}: this is no Python expression: {error.msg}") from None
         except Exception as error:
             raise UsageError(f"{magic}: {option} {text}: {type(error).__name__}: {error}") from None
 

@@ -20,6 +20,9 @@ from tapedebug.panel.panel_source import made_at
 if TYPE_CHECKING:
     from tapedebug.notebook._widget import TapeDebugger
 
+LOWEST = 200
+"""Smallest height of a panel in CSS pixels: a lower one shows no lane."""
+
 MOST_UNKNOWN = 16
 """Number of panels of cells without an id that stay open; these cells may have been edited and rerun."""
 

@@ -87,7 +87,7 @@ def _typed(function: Callable[..., Any], name: str, default: object) -> dict[str
     hint = _hint(function, name)
     if get_origin(hint) is Literal:
         return {"choices": get_args(hint)}
-    if isinstance(default, int | float) or hint == float | None:
+    if isinstance(default, int | float) or float in get_args(hint):  # also an optional one
         return {"type": type(default) if isinstance(default, int) else float, "metavar": "NUMBER"}
     return {"metavar": "EXPRESSION"}
 
@@ -152,8 +152,9 @@ def pointed(name: str, line: str, message: str, known: Iterable[str]) -> str:
     token, hint = _culprit(message, list(known), name)
     shown = f"{name} {line}".rstrip()
     parts = [f"{name}: {message}", f"   | {shown}"]
-    at = shown.find(token, len(name)) if token else -1
-    if at >= 0:
+    whole = re.compile(rf"(?<!\S){re.escape(token)}(?!\S)").search(shown, len(name))
+    at = whole.start() if whole else shown.find(token, len(name))  # --height=tall
+    if token and at >= 0:
         parts.append(f"   | {' ' * at}{'^' * len(token)}")
     return "\n".join([*parts, f"  = hint: {hint}"])
 
@@ -163,7 +164,8 @@ def _culprit(message: str, known: list[str], name: str) -> tuple[str, str]:
     shows_all = f"{name}? shows the options"
     unknown = re.search(r"unrecognized arguments: (\S+)", message)
     if unknown:
-        near = difflib.get_close_matches(unknown[1], known, 1) if unknown[1] != "--help" else []
+        flag = unknown[1].startswith("-") and unknown[1] != "--help"  # else a value with no option before it
+        near = difflib.get_close_matches(unknown[1], known, 1) if flag else []
         return unknown[1], f"did you mean {near[0]}? {shows_all}" if near else shows_all
     quoted = re.search(r"invalid \w+(?: value)?: '([^']*)'", message)
     if quoted:

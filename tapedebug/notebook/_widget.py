@@ -28,9 +28,6 @@ from tapedebug.panel.queries import answer_later
 
 STATIC = Path(__file__).parent.parent / "static"
 
-LOWEST = 200
-"""Smallest height in CSS pixels: a lower panel shows no lane."""
-
 UNSET: Any = object()
 
 
@@ -352,10 +349,11 @@ def _checked_height(height: object) -> float | None:
     __tracebackhide__ = True
     if height is None:
         return None
-    if isinstance(height, int | float) and not isinstance(height, bool) and LOWEST <= height < float("inf"):
+    low, high = _open_panels.LOWEST, float("inf")
+    if isinstance(height, int | float) and not isinstance(height, bool) and low <= height < high:
         return float(height)
     raise traitlets.TraitError(
-        f"height is a number of CSS pixels, {LOWEST} or more, or None; not {height!r:.80}"
+        f"height is a number of CSS pixels, {low} or more, or None; not {height!r:.80}"
     )
 
 

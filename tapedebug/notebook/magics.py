@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -26,6 +27,7 @@ from tapedebug.notebook import _completion
 from tapedebug.notebook._cell import CellCode
 from tapedebug.notebook._clear_gradients import clear_gradients
 from tapedebug.notebook._magic_base import Base, usage_errors
+from tapedebug.notebook._open_panels import LOWEST, open_panel
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.notebook._report_magics import ReportMagics
 from tapedebug.notebook._warp_cell import WarpCell, reverse
@@ -92,6 +94,17 @@ DIFFERENTIATING = (
 """Options from the keywords of `jacobian`."""
 
 
+def _height(text: str) -> float:
+    """Return the height of a panel from the text of an option."""
+    value = float(text)
+    if not LOWEST <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"a panel has {LOWEST} CSS pixels or more; got {text}")
+    return value
+
+
+_height.__name__ = "number"  # as messages of argparse call it
+
+
 @magics_class
 class TapeMagics(Base):
     """Magics that record cells and check their launches."""
@@ -108,7 +121,7 @@ class TapeMagics(Base):
         keyword(diagnose, "max_seconds"),
         Option("--panel", kind="new", metavar="VAR", help="keep the panel in this variable"),
         Option("--no-panel", action="store_true", help="show no panel"),
-        Option("--height", type=float, metavar="PIXELS", help="the height of the panel, in CSS pixels"),
+        Option("--height", type=_height, metavar="PIXELS", help="the height of the panel, in CSS pixels"),
     )
     def tape(self, line: str, cell: str) -> Any:
         """Record the launches of this cell on a tape, and show it.
@@ -242,7 +255,7 @@ class TapeMagics(Base):
         __tracebackhide__ = True
         for option in ("name", "panel", "result"):
             name = getattr(given, option, None)
-            if name is not None and not name.isidentifier():
+            if name is not None and (not name.isidentifier() or iskeyword(name)):
                 raise UsageError(f"{magic}: {name!r} is not the name of a variable")
         code = CellCode(magic, self.shell, cell)
         with usage_errors(magic):
@@ -294,8 +307,6 @@ class TapeMagics(Base):
         remember(tape, found)
 
     def _show(self, tape: RecordedTape, given: argparse.Namespace) -> None:
-        from tapedebug.notebook._open_panels import open_panel
-
         if not _shell.in_notebook():
             print(text_of(subject_of(tape)))
             if given.panel:  # later cells may use its traits, also if the notebook runs as a program

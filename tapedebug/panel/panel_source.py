@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tapedebug import _shell
-from tapedebug._errors import TapedebugError
+from tapedebug._errors import ArgumentError, TapedebugError
 from tapedebug._source import display_file
 from tapedebug._tape_observers import live_tapes, program_tape, recorded_tape
 from tapedebug.contract import (
@@ -134,7 +134,7 @@ def subject_of(obj: object) -> PanelSource:
     elif isinstance(obj, Trace):
         subject = PanelSource(obj, None)
     else:
-        raise TypeError(
+        raise ArgumentError(
             f"a panel shows a Tape, a Trace or a Diagnosis, not {obj!r} (of type {type(obj).__name__}); "
             "record launches with `with Tape() as tape:` and show that tape"
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tapedebug._atomic import require_place, write_whole
+from tapedebug._errors import ArgumentError
 from tapedebug.report._assets import load_assets
 from tapedebug.report._embedded_answers import AnswerBudget, embed_answers
 from tapedebug.report._page import build_page
@@ -110,7 +111,7 @@ def _items(obj: object) -> list[Any]:
     if not isinstance(obj, list | tuple):
         return [obj]
     if not obj:
-        raise TypeError("there is nothing to report: the sequence is empty")
+        raise ArgumentError("there is nothing to report: the sequence is empty")
     return list(obj)
 
 

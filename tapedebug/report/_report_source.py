@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from tapedebug._errors import ArgumentError
 from tapedebug._tape_observers import recorded_tape
 from tapedebug.contract import RecordedTape, is_recorded_tape
 from tapedebug.diagnose import Diagnosis
@@ -78,7 +79,7 @@ def trace_of(obj: object, *, diagnose: bool = True) -> tuple[Trace, RecordedTape
         return obj.trace, None
     if isinstance(obj, Trace):
         return obj, None
-    raise TypeError(
+    raise ArgumentError(
         "a report or a diff takes a Tape, a Trace, a Diagnosis or the JSON data of a trace; "
         f"got {obj!r:.80} ({type(obj).__name__})"
     )

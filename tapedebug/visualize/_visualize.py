@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._atomic import write_whole
+from tapedebug._errors import ArgumentError
 from tapedebug._tape_functions import register
 from tapedebug._tape_observers import recorded_tape
 from tapedebug.contract import Array, RecordedTape, from_program
@@ -108,7 +109,9 @@ def _resolve(tape: RecordedTape | Trace | Diagnosis, *, longest: bool) -> tuple[
 
         def id_of(key: object) -> int | None:
             if not isinstance(key, str):
-                raise TypeError(f"visualize: in a trace arrays are known by their labels; got {_shown(key)}")
+                raise ArgumentError(
+                    f"visualize: in a trace arrays are known by their labels; got {_shown(key)}"
+                )
             return by_label.get(key)
 
         return trace, id_of
@@ -119,7 +122,7 @@ def _resolve(tape: RecordedTape | Trace | Diagnosis, *, longest: bool) -> tuple[
     def of_array(key: object) -> int | None:
         key = from_program(own, key)
         if not isinstance(key, Array):
-            raise TypeError(f"visualize: arrays to label or to track are arrays; got {_shown(key)}")
+            raise ArgumentError(f"visualize: arrays to label or to track are arrays; got {_shown(key)}")
         return recorded.id_of(key)
 
     return recorded.trace, of_array
@@ -127,7 +130,7 @@ def _resolve(tape: RecordedTape | Trace | Diagnosis, *, longest: bool) -> tuple[
 
 def _labels(given: Mapping[Any, str] | None, ids: Ids) -> dict[int, str]:
     if given is not None and not isinstance(given, Mapping):
-        raise TypeError(
+        raise ArgumentError(
             f"visualize: array_labels is a dictionary of arrays and their names; got {_shown(given)}"
         )
     pairs = ((ids(key), str(label)) for key, label in (given or {}).items())

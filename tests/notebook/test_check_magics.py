@@ -247,6 +247,10 @@ def test_a_cell_without_launches_has_no_tape_to_show(front_end, capsys):
             "%%tape: --inputs x,y: there is no variable 'x,y'; separate names by spaces: --inputs x y",
         ),
         (
+            "%%jacobian --input-output-mask [('x',\n" + CUBE,
+            "%%jacobian: --input-output-mask [('x',: this is no Python expression: '(' was never closed",
+        ),
+        (
             "%%tape --help\n" + CUBE,
             "%%tape: unrecognized arguments: --help\n   | %%tape --help\n   |        ^^^^^^\n"
             "  = hint: %%tape? shows the options",

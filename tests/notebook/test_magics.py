@@ -221,7 +221,7 @@ def test_overwrite_mode_is_the_tapes(shell):
         ),
         (
             "--height tall",
-            "%%tape: argument --height: invalid float value: 'tall'\n"
+            "%%tape: argument --height: invalid number value: 'tall'\n"
             "   | %%tape --height tall\n"
             "   |                 ^^^^\n"
             "  = hint: %%tape? shows the options",
@@ -237,7 +237,23 @@ def test_overwrite_mode_is_the_tapes(shell):
             "--name 'tape",
             "%%tape: no closing quotation\n   | %%tape --name 'tape\n  = hint: %%tape? shows the options",
         ),
+        (
+            "--height -5",
+            "%%tape: argument --height: a panel has 200 CSS pixels or more; got -5\n"
+            "   | %%tape --height -5\n"
+            "   |        ^^^^^^^^\n"
+            "  = hint: %%tape? shows the options",
+        ),
+        (
+            "--loss loss los",
+            "%%tape: unrecognized arguments: los\n"
+            "   | %%tape --loss loss los\n"
+            "   |                    ^^^\n"
+            "  = hint: %%tape? shows the options",
+        ),
         ("--name 2x", "%%tape: '2x' is not the name of a variable"),
+        ("--name for", "%%tape: 'for' is not the name of a variable"),
+        ("--loss loss --max-seconds -1", "%%tape: diagnose: max_seconds must be positive, not -1.0"),
         ("--panel p --no-panel", "%%tape: --panel keeps the panel that --no-panel does not open; choose one"),
         ("--as-warp", "%%tape: --as-warp says how to diagnose; name the loss: --loss ARRAY"),
         (
@@ -497,3 +513,41 @@ def test_the_id_of_a_cell_tells_it_from_others_whatever_its_text(front_end, caps
     assert messages("2", "a", cell) == []
     assert messages("3", "a", cell + "edited = True\n") == ["cell"]
     assert messages("4", "b", cell) == ["again"]
+
+
+def test_the_limit_of_a_diagnosis_is_a_number(shell):
+    run(shell, "%%tape --no-panel --name tape --loss loss --max-seconds 60\n" + CELL)
+    assert shell.user_ns["tape"].trace().backward.loss is not None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "wp.launch(square, dim=3, inputs=[1.0])",
+        "wp.array([1.0, 'a'], dtype=float)",
+        "wp.autograd.gradcheck('square', dim=3, inputs=[x], outputs=[y])",
+        "wp.diagnose(tape, loss='loss')",
+        "wp.diagnose(3)",
+        "wp.report('tape', 'report.html')",
+    ],
+)
+def test_tracebacks_end_in_the_users_code(shell, code, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(shell, "%%tape --no-panel --name tape --loss loss\n" + CELL)
+    capsys.readouterr()
+    error = shell.run_cell(code).error_in_exec
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert code in shown
+    assert shown.rstrip().endswith(str(error))
+    assert "/tapedebug/" not in shown
+    assert error.__traceback__.tb_next.tb_next is not None  # where debuggers go on to
+
+
+def test_verbose_tracebacks_have_all_frames(shell, capsys):
+    mode = shell.InteractiveTB.mode
+    try:
+        run(shell, "%xmode Verbose")
+        shell.run_cell("wp.array([1.0, 'a'], dtype=float)")
+    finally:
+        shell.InteractiveTB.set_mode(mode)
+    assert "/tapedebug/runtime/memory/" in re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
