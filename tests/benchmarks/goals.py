@@ -34,6 +34,10 @@ PROCESSES = {
 """Our time over Warp's, of a whole process."""
 BUSY = 20.0
 """The worst launch beside busy processes over the median of idle ones."""
+KEPT = {launching.BESIDE: launching.RECORDED, launching.KEPT: launching.AGAIN}
+"""Parts with a tape that is kept alive over the same arrays, and the same without it."""
+KEPT_MOST = 2.0
+"""The time of the one over that of the other."""
 LOOPS = 2.0
 """The worst launch over the worst of a loop that takes as long: what the scheduler does to both."""
 
@@ -82,7 +86,7 @@ def outcomes(figures: Figures) -> list[Outcome]:
     """All goals that something was measured for."""
     return [
         *_beside_warp(figures), *_by_hand(figures), *_processes(figures),
-        *_beside_others(figures), *_bits(figures), *_alone(figures),
+        *_kept(figures), *_beside_others(figures), *_bits(figures), *_alone(figures),
     ]  # fmt: skip
 
 
@@ -132,6 +136,14 @@ def _processes(figures: Figures) -> Iterator[Outcome]:
         if case == "process" and ":" not in part and bound is not None and OURS in found and WARP in found:
             what = f"process, {part}, {size}: ours ÷ Warp"
             yield Outcome(what, ratios(found[OURS], found[WARP]), bound, False)
+
+
+def _kept(figures: Figures) -> Iterator[Outcome]:
+    for part, without in KEPT.items():
+        beside, alone = (figures.largest("launching", each) for each in (part, without))
+        if OURS in beside and OURS in alone:
+            what = f"launching {part} ÷ {without}"
+            yield Outcome(what, ratios(beside[OURS], alone[OURS]), KEPT_MOST, False)
 
 
 def _beside_others(figures: Figures) -> Iterator[Outcome]:

@@ -319,6 +319,17 @@ def test_tiny_launches_have_goals_beside_warp() -> None:
     ]
 
 
+def test_a_kept_tape_has_goals_beside_none() -> None:
+    figures = Figures({}, [], [
+        figure("launching", launching.BESIDE, OURS, 9e-6), figure("launching", launching.RECORDED, OURS, 6e-6),
+        figure("launching", launching.KEPT, OURS, 3e-7), figure("launching", launching.AGAIN, OURS, 1e-7),
+    ])  # fmt: skip
+    assert [outcome.row() for outcome in outcomes(figures)] == [
+        ("launching recording beside a kept tape ÷ recording", "1.50", "1.50", "≤ 2.00", "holds"),
+        ("launching backward of a kept tape ÷ backward, again", "3.00", "3.00", "≤ 2.00", "MISSED"),
+    ]
+
+
 def test_two_commits_are_compared_with_the_drift_of_the_machine() -> None:
     before = Figures({}, [], [figure("a", "forward", OURS, 1.0), figure("a", "forward", WARP, 1.0)])
     after = Figures({}, [], [figure("a", "forward", OURS, 3e-3), figure("a", "forward", WARP, 0.5)])
