@@ -321,7 +321,8 @@ def test_tiny_launches_have_goals_beside_warp() -> None:
 
 def test_a_kept_tape_has_goals_beside_none() -> None:
     figures = Figures({}, [], [
-        figure("launching", launching.BESIDE, OURS, 9e-6), figure("launching", launching.RECORDED, OURS, 6e-6),
+        figure("launching", launching.BESIDE, OURS, 9e-6),
+        figure("launching", launching.RECORDED, OURS, 6e-6),
         figure("launching", launching.KEPT, OURS, 3e-7), figure("launching", launching.AGAIN, OURS, 1e-7),
     ])  # fmt: skip
     assert [outcome.row() for outcome in outcomes(figures)] == [
