@@ -57,7 +57,8 @@ x = wp.array(np.linspace(0.0, 1.0, 8), dtype=float, requires_grad=True)
 k = wp.ones(8, dtype=float, requires_grad=True)
 loss = wp.zeros(1, dtype=float, requires_grad=True)
 with wp.Tape() as tape:
-    wp.launch(total, dim=8, inputs=[x, k], outputs=[loss])
+    for _ in range(20):
+        wp.launch(total, dim=8, inputs=[x, k], outputs=[loss])
 tape.backward(loss)
 found = wp.diagnose(tape, as_warp=True)
 print(json.dumps([found.verdict, sorted(sys.modules)]))
@@ -94,6 +95,8 @@ def test_a_diagnosis_that_finds_its_analyses_lowers_no_kernel(tmp_path: Path) ->
         # Only a wrong gradient needs these checks of single launches, and `gradcheck`.
         assert "tapedebug.autograd.tapes.end_to_end" in modules
         assert not {"tapedebug.autograd.subjects.launches", "tapedebug.autograd.results.html"} & {*modules}
+        # 6 MB and 50 ms, which `np.unique` and `np.median` would add; tapes of many sums are sampled.
+        assert "numpy.ma" not in modules
     assert loaded == [True, False]
 
 

@@ -33,7 +33,7 @@ def computational_noise(f: Callable[[float], Floats], change: float) -> float:
         values = np.concatenate([f(distance * (i - POINTS // 2)) for i in range(POINTS)])
         if not np.isfinite(values).all():
             return 0.0
-        if 2 * len(np.unique(values)) <= POINTS:
+        if 2 * len(set(values.tolist())) <= POINTS:
             continue
         found = []
         for order in ORDERS:

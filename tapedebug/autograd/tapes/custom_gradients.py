@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from tapedebug._even_sample import evenly_spread
 from tapedebug._lazy_module import lazy_module
 from tapedebug.autograd.array_types import Checkpoint
 from tapedebug.autograd.finite_diff.verdict import Verdict
@@ -52,7 +51,7 @@ def check_own_gradients(
     for record, values in launches.launch_values(tape, chosen, checkpoint):
         contents = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
         calls: dict[str, list[CheckedCall]] = {name: [] for name in _functions(record.kernel)}
-        for index in _spread(record.threads):
+        for index in evenly_spread(record.threads, THREADS):
             single = checked_thread(record, index, contents)
             try:
                 single.run()
@@ -94,7 +93,7 @@ def functions_off(
     for record, values in launches.launch_values(tape, _launches_to_check(records, []), checkpoint):
         contents = {p: values[a] for p, a in enumerate(record.args) if is_array(a)}
         among = [index for index in wanted if index < record.threads]
-        for index in dict.fromkeys([*among, *_spread(record.threads)]):
+        for index in dict.fromkeys([*among, *evenly_spread(record.threads, THREADS)]):
             for call in _calls(record, index, contents):
                 if call.function.name in names and any(
                     is_gradient_off(call, partial) for partial in call.partials
@@ -146,11 +145,6 @@ def _launches_to_check(records: Sequence[Any], notes: list[str]) -> list[Any]:
                 f"{names}: checked alone in {len(places)} of {len(several)} launches of {several[0].name}"
             )
     return [chosen[index] for index in sorted(chosen)]
-
-
-def _spread(threads: int) -> list[int]:
-    places = np.linspace(0, max(0, threads - 1), min(threads, THREADS)).astype(int)
-    return [int(index) for index in np.unique(places)]
 
 
 def _results(record: Record, name: str, calls: Sequence[CheckedCall]) -> list[PairResult]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._even_sample import evenly_spread
 from tapedebug.contract import CannotFollow, FollowedThread
 from tapedebug.diagnose.experiments.experiment import LaunchFlow, Values
 
@@ -34,11 +35,11 @@ def swap_arguments(replay: Replay, launch: int, one: int, other: int) -> float:
     shadow = replay._shadow().forward(stop=launch)
     values = {p: shadow.values(record.args[p]) for p in record.touched}
     size = change = 0.0
-    for index in np.unique(np.linspace(0, math.prod(record.dim) - 1, THREADS).astype(int)):
+    for index in evenly_spread(math.prod(record.dim), THREADS):
         threads = []
         for swap in (False, True):
             seen = _swapped(values, one, other) if swap else values
-            thread = replay.thread(launch, int(index), LaunchFlow(seen, {}, {}, {}))
+            thread = replay.thread(launch, index, LaunchFlow(seen, {}, {}, {}))
             thread.scalars = _swapped(thread.scalars, one, other) if swap else thread.scalars
             threads.append(thread)
         with contextlib.suppress(CannotFollow):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tapedebug._even_sample import evenly_spread
 from tapedebug.contract import CannotFollow, LocalDerivative
 from tapedebug.diagnose.experiments.places import code_of, place_of
 from tapedebug.diagnose.experiments.replay import perturbed
@@ -193,5 +194,5 @@ def threads_of(launch: Launch, flow: LaunchFlow) -> list[int]:
         if values.size == total
         for place in np.flatnonzero(values.reshape(-1))[: THREADS // 2]
     ]
-    spread = np.unique(np.linspace(0, total - 1, min(total, THREADS)).astype(int)).tolist()
+    spread = evenly_spread(total, THREADS)
     return list(dict.fromkeys([*alive, *spread]))[:THREADS] if total else []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._even_sample import evenly_spread
 from tapedebug.autograd.tapes.custom_gradients import is_gradient_off
 from tapedebug.contract import (
     CannotFollow,
@@ -33,7 +34,6 @@ from tapedebug.diagnose.rule import EVIDENCE, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._bypassed_gradients import find_bypassed_gradients
 from tapedebug.diagnose.rules._partly_wrong_gradients import find_partly_wrong_gradients
-from tapedebug.diagnose.trace_analysis.adjoint_growth import sampled
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -106,7 +106,7 @@ def _checked(context: RuleContext) -> dict[int, Checked]:
     chosen = [
         launches[place]
         for launches in list(kernels.values())[:KERNELS]
-        for place in sampled(len(launches), LAUNCHES)
+        for place in evenly_spread(len(launches), LAUNCHES)
     ]
     flows = values_before(context.replay, [launch.index for launch in chosen]) if chosen else {}
     for launch in chosen:
@@ -170,7 +170,7 @@ def _launches(context: RuleContext) -> list[CustomGradFinding]:
         custom = _custom(context, launches[0])
         calls = () if custom is None else custom.calls()
         nodes = [call for call in calls if call.has_gradient and not _meant(call)]
-        for place in sampled(len(launches), LAUNCHES) if nodes else ():
+        for place in evenly_spread(len(launches), LAUNCHES) if nodes else ():
             off = [slope for slope in launch_slopes(replay, launches[place].index) if slope.off]
             if off:
                 found.append(_as_a_whole(context, launches[place], nodes, off))

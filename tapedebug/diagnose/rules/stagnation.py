@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug._errors import TapeError
+from tapedebug._even_sample import evenly_spread
 from tapedebug._float_types import is_float
 from tapedebug.autograd.thresholds import (
     ADDITION_LOST,
@@ -32,7 +33,6 @@ from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.timings import Cost
-from tapedebug.diagnose.trace_analysis.adjoint_growth import sampled
 from tapedebug.trace import Finding
 
 SAMPLES = 3
@@ -153,7 +153,7 @@ def _suspects(context: RuleContext, replay: Replay, sums: Sequence[Sum]) -> list
     """Return the kernels that lose additions in a few of their launches."""
     wanted: dict[int, list[Sum]] = {}
     for each in sums:
-        for place in sampled(len(each.launches), SAMPLES):
+        for place in evenly_spread(len(each.launches), SAMPLES):
             wanted.setdefault(each.launches[place], []).append(each)
     found: list[Sum] = []
     single, double = _forward_only(replay)

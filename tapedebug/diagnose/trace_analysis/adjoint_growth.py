@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._even_sample import evenly_spread
 from tapedebug.contract import Operation
 from tapedebug.diagnose.trace_analysis.loops import Loop, loops
 
@@ -99,14 +100,7 @@ def table(profile: AdjointProfile) -> list[list[float]]:
         for index, passage in enumerate(profile.passages)
         if 0 < passage.arrives < math.inf
     ]
-    return [known[place] for place in sampled(len(known), TABLE)]
-
-
-def sampled(count: int, limit: int) -> list[int]:
-    """Return at most `limit` evenly spread numbers below `count`, including the first and the last."""
-    if count <= limit:
-        return list(range(count))
-    return [int(place) for place in np.unique(np.linspace(0, count - 1, limit).astype(int))]
+    return [known[place] for place in evenly_spread(len(known), TABLE)]
 
 
 def tangent_rate(replay: Replay, growth: AdjointGrowth) -> float:
