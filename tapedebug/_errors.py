@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapedebug._source import Span, display_file
+from tapedebug._source import Span, call_site, display_file, site_span
 from tapedebug._traceback import frames_of_user
 
 
@@ -36,7 +36,8 @@ class TapedebugError(Exception):
         parts = [self.message]
         if self.span is not None:
             parts.append(f"  --> {display_file(self.span.file)}:{self.span.line}, in {self.span.function}")
-            parts.extend(f"   | {line}" for line in self.span.caret().splitlines())
+            if self.span.text:  # code run by `exec` has no source
+                parts.extend(f"   | {line}" for line in self.span.caret().splitlines())
         parts.extend(f"  = note: {note}" for note in self.notes)
         if self.hint:
             parts.append(f"  = hint: {self.hint}")
@@ -85,7 +86,20 @@ class OperandError(TapedebugError, TypeError, RuntimeError):
 
 
 class LaunchError(TapedebugError, RuntimeError):
-    """A launch does not match its kernel in number, type, shape or device of the arguments."""
+    """A launch does not match its kernel in number, type, shape or device of the arguments.
+
+    It shows the call in the user's program: `span` is the place of the argument, by default that of the call.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        span: Span | None = None,
+        hint: str | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message, span=span or site_span(call_site()), hint=hint, notes=notes)
 
 
 class KernelAssertionError(TapedebugError, AssertionError):

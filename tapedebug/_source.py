@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import islice
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, TypeGuard
 
 from tapedebug import _files
@@ -50,6 +50,21 @@ Site = tuple[CodeType, int]
 """A call site, captured cheaply: the code object and the index of the calling instruction."""
 
 
+BETWEEN = frozenset({__name__.partition(".")[0], "IPython"})
+"""Packages whose frames are never call sites: IPython runs between a cell and the magics of this package."""
+
+
+def call_site(depth: int = 2) -> Site:
+    """Return the first frame of the user's code, `depth` frames up or further."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in BETWEEN:
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    outer = sys._getframe(depth)
+    return outer.f_code, outer.f_lasti
+
+
 def site_span(site: Site) -> Span:
     """Return the file, lines and columns of a call site; the same object for all calls from there."""
     code, instruction = site
@@ -62,16 +77,23 @@ def _span_of(code: CodeType, _file: str, instruction: int) -> Span:
         islice(code.co_positions(), instruction // 2, None), (None, None, None, None)
     )
     line = line or code.co_firstlineno
+    end_line = end_line or line
     text = _files.file_line(code.co_filename, line)
+    last = text if end_line == line else _files.file_line(code.co_filename, end_line)
     return Span(
         file=code.co_filename,
         line=line,
-        column=column or 0,
-        end_line=end_line or line,
-        end_column=len(text) if end_column is None else end_column,
+        column=characters(text, column or 0),
+        end_line=end_line,
+        end_column=len(last) if end_column is None else characters(last, end_column),
         function=code.co_name,
         text=text,
     )
+
+
+def characters(text: str, column: int) -> int:
+    """Return a column of a line in characters: Python counts the bytes of its UTF-8."""
+    return column if text.isascii() else len(text.encode()[:column].decode(errors="ignore"))
 
 
 @dataclass(frozen=True)
@@ -222,20 +244,15 @@ class Origin:
         return Span(
             self.file,
             line + offset,
-            self._characters(line, column),
+            characters(self._line(line), column),
             end_line + offset,
-            self._characters(end_line, end_column),
+            characters(self._line(end_line), end_column),
             self.function,
             self._line(line),
         )
 
     def _line(self, line: int) -> str:
         return self.lines[line - 1] if 0 < line <= len(self.lines) else ""
-
-    def _characters(self, line: int, column: int) -> int:
-        """Return a column in characters: Python's syntax trees count bytes of UTF-8."""
-        text = self._line(line)
-        return column if text.isascii() else len(text.encode()[:column].decode(errors="ignore"))
 
 
 def _without_source() -> None:

@@ -1,5 +1,6 @@
 """Bad input, as people give it: one message with the kernel, the line, a caret, the values and the hint."""
 
+import linecache
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,9 @@ def total(x: wp.array(dtype=float), loss: wp.array(dtype=float)):
     wp.atomic_add(loss, 0, x[wp.tid()])
 
 
-SCALE = "def scale(x: wp.array(dtype=float), factor: float, y: wp.array(dtype=float)):"
+SCALE_LINE = scale.python.__code__.co_firstlineno + 1
+LAUNCH = "    wp.launch(scale, dim=dim, inputs=[x, factor], outputs=[y, *more], device=device)"
+"""The line below that launches."""
 
 
 def floats(*values: float, requires_grad: bool = True) -> Any:
@@ -44,17 +47,24 @@ def text(error: BaseException) -> str:
         if line.startswith("  --> "):
             place, _, function = line.removeprefix("  --> ").rpartition(", in ")
             line = f"  --> {Path(place.rpartition(':')[0]).name}, in {function}"
-        lines.append(line)
+        lines.append(line.replace(f"{__file__}:{SCALE_LINE}", "this file"))
     return "\n".join(lines)
 
 
-def message(head: str, source: str, carets: str, hint: str, function: str = "scale") -> str:
+def message(head: str, source: str, carets: str, hint: str, function: str, note: str = "") -> str:
     """The message as it should be; `carets` is the marked part of `source`."""
-    at = source.index(carets)
+    at = source.rindex(carets)
     marks = " " * at + "^" * len(carets)
     where = Path(__file__).name
-    return f"{head}\n  --> {where}, in {function}\n   | {source}\n   | {marks}\n  = hint: {hint}"
+    note = f"\n  = note: {note}" if note else ""
+    return f"{head}\n  --> {where}, in {function}\n   | {source}\n   | {marks}{note}\n  = hint: {hint}"
 
+
+DEFINED = "scale is defined at this file"
+X, FACTOR, Y = (
+    f"scale declares it at this file: {parameter}"
+    for parameter in ("x: wp.array(dtype=float)", "factor: float", "y: wp.array(dtype=float)")
+)
 
 LAUNCHES = {
     "dtype": (
@@ -62,131 +72,149 @@ LAUNCHES = {
         wp.LaunchError,
         "launch of scale: argument 'x' (number 1) must be array(dtype=float32); "
         "got an array of int32 with shape (3,)",
-        "x: wp.array(dtype=float)",
+        "x",
         "make the array with dtype=float32, or change the annotation",
+        X,
     ),
     "shape": (
         lambda: launch(wp.zeros((3, 2), dtype=float)),
         wp.LaunchError,
         "launch of scale: argument 'x' (number 1) must be array(dtype=float32); "
         "got an array of shape (3, 2), which has 2 dimensions",
-        "x: wp.array(dtype=float)",
+        "x",
         "annotate it as array(dtype=float32, ndim=2), or pass an array of 1 dimension",
+        X,
     ),
     "a list for an array": (
         lambda: launch([1.0, 2.0, 3.0]),
         wp.LaunchError,
         "launch of scale: argument 'x' (number 1) must be array(dtype=float32); got [1.0, 2.0, 3.0] (list)",
-        "x: wp.array(dtype=float)",
+        "x",
         "pass array(…, dtype=float32)",
+        X,
     ),
     "NumPy of another dtype": (
         lambda: launch(y=np.zeros(3)),
         wp.LaunchError,
         "launch of scale: argument 'y' (number 3) must be array(dtype=float32); "
         "got a NumPy array of float64 with shape (3,)",
-        "y: wp.array(dtype=float)",
+        "y",
         "convert it with .astype('float32'), or make array(…, dtype=float32)",
+        Y,
     ),
     "a word for a number": (
         lambda: launch(factor="two"),
         wp.LaunchError,
         "launch of scale: argument 'factor' (number 2) must be float32; got 'two' (str)",
-        "factor: float",
+        "factor",
         "pass a number",
+        FACTOR,
     ),
     "too few": (
         lambda: wp.launch(scale, dim=3, inputs=[floats(1, 2, 3), 2.0]),
         wp.LaunchError,
         "launch of scale: it takes 3 arguments (x: array(dtype=float32), factor: float32, "
         "y: array(dtype=float32)); got 2",
-        SCALE,
+        "wp.launch(scale, dim=3, inputs=[floats(1, 2, 3), 2.0])",
         "pass y too",
+        DEFINED,
     ),
     "too many": (
         lambda: launch(None, 2.0, None, 1, 2),
         wp.LaunchError,
         "launch of scale: it takes 3 arguments (x: array(dtype=float32), factor: float32, "
         "y: array(dtype=float32)); got 5",
-        SCALE,
+        LAUNCH.strip(),
         "leave out the last 2",
+        DEFINED,
     ),
     "an array for the list of inputs": (
         lambda: wp.launch(scale, dim=3, inputs=floats(1, 2, 3, 4, 5), outputs=[floats(1, 2, 3)]),
         wp.LaunchError,
         "launch of scale: inputs must be a list with one value for each parameter; "
         "got an array of shape (5,)",
-        SCALE,
+        "floats(1, 2, 3, 4, 5)",
         "put it in a list: inputs=[…]",
+        DEFINED,
     ),
     "an array for the list of outputs": (
         lambda: wp.launch(scale, dim=3, inputs=[floats(1, 2, 3), 2.0], outputs=floats(0)),
         wp.LaunchError,
         "launch of scale: outputs must be a list with one value for each parameter; "
         "got an array of shape (1,)",
-        SCALE,
+        "floats(0)",
         "put it in a list: outputs=[…]",
+        DEFINED,
     ),
     "an array of NumPy for the list of inputs": (
         lambda: wp.launch(scale, dim=3, inputs=np.zeros(4)),
         wp.LaunchError,
         "launch of scale: inputs must be a list with one value for each parameter; "
         "got an array of shape (4,)",
-        SCALE,
+        "np.zeros(4)",
         "put it in a list: inputs=[…]",
+        DEFINED,
     ),
     "a dictionary for the list of inputs": (
         lambda: wp.launch(scale, dim=3, inputs={"factor": 2.0}),
         wp.LaunchError,
         "launch of scale: inputs must be a list with one value for each parameter; "
         "got {'factor': 2.0} (dict)",
-        SCALE,
+        '{"factor": 2.0}',
         "write a list, in the order of the parameters: inputs=[…]",
+        DEFINED,
     ),
     "a number for the list of inputs": (
         lambda: wp.launch(scale, dim=3, inputs=2.0),
         wp.LaunchError,
         "launch of scale: inputs must be a list with one value for each parameter; got 2.0 (float)",
-        SCALE,
+        "2.0",
         "put it in a list: inputs=[…]",
+        DEFINED,
     ),
     "a number for the list of inputs of a command": (
         lambda: wp.launch(scale, dim=3, inputs=2.0, record_cmd=True),
         wp.LaunchError,
         "launch of scale: inputs must be a list with one value for each parameter; got 2.0 (float)",
-        SCALE,
+        "2.0",
         "put it in a list: inputs=[…]",
+        DEFINED,
     ),
     "negative dim": (
         lambda: launch(dim=-3),
         wp.LaunchError,
         "launch of scale: dim cannot be negative; got -3",
-        SCALE,
+        "dim",
         "pass sizes of 0 or more",
+        "",
     ),
     "dim that is no number": (
         lambda: launch(dim="3"),
         wp.LaunchError,
         "launch of scale: dim is an int or a tuple of 1 to 4 ints; got '3'",
-        SCALE,
+        "dim",
         "pass the number of threads, or an array's shape",
+        "",
     ),
     "device": (
         lambda: launch(device="cuda:0"),
         wp.DeviceError,
         "launch of scale: there is no device 'cuda:0': this version runs on \"cpu\" only (CUDA is planned)",
-        SCALE,
+        "device",
         'leave device= out, pass device="cpu", or set config.cuda_on_cpu = True (--cuda-on-cpu)',
+        "",
     ),
 }
 
 
 @pytest.mark.parametrize("case", LAUNCHES)
 def test_a_launch_that_does_not_fit(case: str) -> None:
-    call, kind, head, carets, hint = LAUNCHES[case]
+    call, kind, head, carets, hint, note = LAUNCHES[case]
     with pytest.raises(kind) as caught:
         call()
-    assert text(caught.value) == message(head, SCALE, carets, hint)
+    line = linecache.getline(__file__, call.__code__.co_firstlineno).rstrip()
+    source, function = (line, "<lambda>") if "lambda: wp.launch" in line else (LAUNCH, "launch")
+    assert text(caught.value) == message(head, source, carets, hint, function, note)
 
 
 @pytest.mark.parametrize("case", LAUNCHES)
@@ -294,9 +322,12 @@ KERNELS = {
 def test_the_name_of_a_kernel() -> None:
     with pytest.raises(wp.LaunchError) as caught:
         wp.launch("scale", dim=3)
-    assert str(caught.value) == (
-        "launch: the first argument must be a kernel; got 'scale' (str)\n"
-        "  = hint: pass the kernel itself, not its name"
+    assert text(caught.value) == message(
+        "launch: the first argument must be a kernel; got 'scale' (str)",
+        '        wp.launch("scale", dim=3)',
+        '"scale"',
+        "pass the kernel itself, not its name",
+        "test_the_name_of_a_kernel",
     )
 
 

@@ -7,11 +7,9 @@ nothing while a tape records: a record stores only its call site.
 from __future__ import annotations
 
 import ast
-import functools
 import itertools
 
-from tapedebug._files import file_line, file_lines
-from tapedebug._syntax import parsed
+from tapedebug._calls import argument, calls_in
 from tapedebug.contract import Place
 
 LONGEST = 40
@@ -23,7 +21,7 @@ def argument_texts(kind: str, site: Place) -> list[str | None]:
     The list is empty if the call or its source is not found, for instance because the arguments are in a
     variable.
     """
-    call = _calls(site.file, file_line(site.file, 1)).get((site.line, site.column, site.end_column))
+    call = calls_in(site.file).get((site.line, site.column, site.end_column))
     if call is None:
         return []
     if kind == "kernel":
@@ -40,7 +38,7 @@ def launch_texts(file: str, line: int, column: int) -> tuple[list[str | None], l
 
     None stands for an argument without a name; the result is None if the call is not found.
     """
-    calls = _calls(file, file_line(file, 1))
+    calls = calls_in(file)
     found = [call for place, call in calls.items() if place[:2] == (line, column)]
     for call in sorted(
         found, key=lambda call: (call.end_lineno or 0, call.end_col_offset or 0), reverse=True
@@ -49,21 +47,6 @@ def launch_texts(file: str, line: int, column: int) -> tuple[list[str | None], l
         if inputs is not None and outputs is not None:
             return inputs, outputs
     return None
-
-
-@functools.lru_cache(maxsize=64)
-def _calls(file: str, first_line: str) -> dict[tuple[int, int, int], ast.Call]:
-    """Return all calls in a file by position. `first_line` detects a cell or file that was replaced."""
-    source = "".join(file_lines(file))
-    try:
-        tree = parsed(source)
-    except (SyntaxError, ValueError, RecursionError):  # notebook cells with magics are stored as plain Python
-        return {}
-    return {
-        (node.lineno, node.col_offset, node.end_col_offset or 0): node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-    }
 
 
 def _launch(call: ast.Call) -> list[str | None]:
@@ -87,7 +70,7 @@ def _listed(call: ast.Call, name: str) -> list[str | None] | None:
 
 def _arguments(call: ast.Call, name: str) -> list[ast.expr] | None:
     """Return the elements of one list of a launch, up to the first with a star; None if it is not a list."""
-    given = _given(call, name)
+    given = argument(call, name)
     if given is None:
         return []
     if not isinstance(given, (ast.List, ast.Tuple)):
@@ -96,14 +79,8 @@ def _arguments(call: ast.Call, name: str) -> list[ast.expr] | None:
 
 
 def _count(call: ast.Call, name: str) -> int:
-    given = _given(call, name)
+    given = argument(call, name)
     return len(given.elts) if isinstance(given, (ast.List, ast.Tuple)) else 0
-
-
-def _given(call: ast.Call, name: str) -> ast.expr | None:
-    """Return the expression of `inputs` or `outputs`, given by keyword or by position."""
-    by_place = dict(zip(("kernel", "dim", "inputs", "outputs"), call.args, strict=False))
-    return next((keyword.value for keyword in call.keywords if keyword.arg == name), by_place.get(name))
 
 
 def _python(call: ast.Call) -> list[str | None]:

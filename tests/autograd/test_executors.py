@@ -447,14 +447,13 @@ def test_the_source_goes_with_kernels_of_no_module(kind: str, tmp_path: Any) -> 
     assert done.stderr == ""
     values, error = done.stdout.splitlines()[:3], "\n".join(done.stdout.splitlines()[3:])
     assert values == [*["[46.003] [92.007] [20.]"] * 2, "[3.] True"]
-    assert error == (
-        "launch of pull: argument 'spring' (number 1) must be Spring; got 1.0 (float)\n"
-        f"  --> {named or '<cell>'}:30, in pull\n"
-        "   | def pull(spring: Spring, x: wp.array(dtype=float), y: wp.array(dtype=float), "
-        "seen: wp.array(dtype=float)):\n"
-        "   |          ^^^^^^^^^^^^^^\n"
-        "  = hint: pass an instance of Spring"
-    )
+    lines = error.splitlines()
+    assert lines[1].startswith("  --> <string>:"), "the call is in the receiver"
+    assert [lines[0], *lines[-2:]] == [
+        "launch of pull: argument 'spring' (number 1) must be Spring; got 1.0 (float)",
+        f"  = note: pull declares it at {named or '<cell>'}:30: spring: Spring",
+        "  = hint: pass an instance of Spring",
+    ]
 
 
 def test_a_lambda_of_map_travels_with_its_tree() -> None:

@@ -290,7 +290,10 @@ X, Y = vector(1, 2), vector(0, 0)
 def test_messages(call, lines):
     with wp.Tape() as tape, pytest.raises(wp.LaunchError) as caught:
         call()
-    assert str(caught.value).splitlines() == lines
+    head, place, source, carets, *rest = str(caught.value).splitlines()
+    assert [head, *rest] == lines
+    assert place.startswith(f"  --> {__file__}:")
+    assert source[carets.index("^") :].startswith("wp.launch_python(")
     assert tape.records == []
     assert (X.list(), Y.list()) == ([1, 2], [0, 0])
 

@@ -10,7 +10,9 @@ from typing import Any, SupportsFloat, cast
 
 import numpy as np
 
+from tapedebug._calls import argument_span, element_span
 from tapedebug._errors import ArrayError, DeviceError, LaunchError
+from tapedebug._source import Span, call_site, display_file, site_span
 from tapedebug.lang import types
 from tapedebug.lang.lowering import SHORT_FLOATS
 from tapedebug.runtime.device import get_device
@@ -27,6 +29,7 @@ def not_a_kernel(thing: Any) -> LaunchError:
     given = f"the function {name!r}" if callable(thing) and name else f"{thing!r} ({type(thing).__name__})"
     return LaunchError(
         f"launch: the first argument must be a kernel; got {given}",
+        span=_argument("kernel"),
         hint="pass the kernel itself, not its name"
         if isinstance(thing, str)
         else "decorate the function with @kernel",
@@ -45,7 +48,8 @@ def in_lists(kernel: Any, inputs: Any, outputs: Any, error: Exception) -> Except
         shown = f"an array of shape {given.shape}" if hasattr(given, "shape") else value_and_type(given)
         return LaunchError(
             f"launch of {kernel.key}: {name} must be a list with one value for each parameter; got {shown}",
-            span=_span(kernel, None),
+            span=_argument(name),
+            notes=[declared(kernel)],
             hint=f"write a list, in the order of the parameters: {name}=[…]"
             if isinstance(given, dict | set)
             else f"put it in a list: {name}=[…]",
@@ -64,7 +68,7 @@ def check_device(kernel: Any, device: Any) -> None:
     except DeviceError as error:
         name = getattr(kernel, "key", None) or "a kernel"
         raise DeviceError(
-            f"launch of {name}: {error.message}", span=_span(kernel, None), hint=error.hint
+            f"launch of {name}: {error.message}", span=_argument("device"), hint=error.hint
         ) from None
 
 
@@ -76,7 +80,7 @@ def bad_dim(kernel: Any, dim: Any) -> LaunchError:
     """Return the error for a `dim` that is not one to four integers."""
     return LaunchError(
         f"launch of {kernel.key}: dim is an int or a tuple of 1 to 4 ints; got {dim!r}",
-        span=_span(kernel, None),
+        span=_argument("dim"),
         hint="pass the number of threads, or an array's shape",
     )
 
@@ -92,14 +96,14 @@ def check_dim(kernel: Any, sizes: tuple[int, ...]) -> None:
         raise LaunchError(
             f"launch of {kernel.key}: dim is {sizes[axis]} on axis {axis}; tid() gives int32 indices, "
             f"up to {LARGEST - 1}",
-            span=_span(kernel, None),
+            span=_argument("dim"),
             hint="launch over two axes: `i, j = tid()`, or several times",
         )
     if min(sizes) < 0:
         shown = sizes[0] if len(sizes) == 1 else sizes
         raise LaunchError(
             f"launch of {kernel.key}: dim cannot be negative; got {shown}",
-            span=_span(kernel, None),
+            span=_argument("dim"),
             hint="pass sizes of 0 or more",
         )
 
@@ -134,7 +138,8 @@ def check_pointers(kernel: Any, args: tuple[Any, ...]) -> None:
             raise LaunchError(
                 f"launch of {kernel.key}: the array `{kernel.params[p].name}` is not contiguous, and the "
                 f"native function `{function}` sees it as a pointer",
-                span=_span(kernel, kernel.params[p]),
+                span=argument_site(kernel.params[p].declared),
+                notes=[declared(kernel, kernel.params[p])],
                 hint="pass array.contiguous(), or a view without gaps",
             )
 
@@ -160,7 +165,7 @@ def check_number(kernel: Any, args: tuple[Any, ...]) -> None:
     plural = "argument" if len(params) == 1 else "arguments"
     raise LaunchError(
         f"launch of {kernel.key}: it takes {len(params)} {plural} ({listed}); got {len(args)}",
-        span=_span(kernel, None),
+        notes=[declared(kernel)],
         hint=hint,
     )
 
@@ -352,16 +357,32 @@ def misfit(kernel: Any, param: Any, got: str, hint: str) -> LaunchError:
     return LaunchError(
         f"launch of {kernel.key}: argument {param.name!r} (number {param.declared + 1}) must be "
         f"{types.type_name(param.type)}; {got}",
-        span=_span(kernel, param),
+        span=argument_site(param.declared),
+        notes=[declared(kernel, param)],
         hint=hint,
     )
 
 
-def _span(kernel: Any, param: Any) -> Any:
-    """Return the place where the parameter (or the kernel) is declared, if known."""
+def argument_site(number: int) -> Span:
+    """Return the place of an argument of the kernel, counted from 0, in the user's call."""
+    return element_span(site_span(call_site()), number)
+
+
+def _argument(name: str) -> Span:
+    """Return the place of an argument of `launch` in the user's call."""
+    return argument_span(site_span(call_site()), name)
+
+
+def declared(kernel: Any, param: Any = None) -> str:
+    """Return a note that says where a parameter is declared, or the kernel if none is given."""
     from tapedebug.runtime.messages import declaration
 
-    return declaration(kernel, param)
+    span = declaration(kernel, param)
+    place = f"{display_file(span.file)}:{span.line}"
+    if param is None:
+        return f"{kernel.key} is defined at {place}"
+    text = span.text[span.column : span.end_column if span.end_line == span.line else None]
+    return f"{kernel.key} declares it at {place}: {text}"
 
 
 def _dimensions(count: int) -> str:

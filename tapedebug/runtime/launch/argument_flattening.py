@@ -81,7 +81,8 @@ def _nothing(kernel: Any, param: Any, name: str, kind: Any, found: list[Any]) ->
         if not kernel.analysis.absent(part.index):
             raise LaunchError(
                 f"launch of {kernel.key}: `{name}` is None, and the kernel uses it",
-                span=_span(kernel, param),
+                span=argument_checks.argument_site(param.index),
+                notes=[argument_checks.declared(kernel, param)],
                 hint=f"assign an array to it ({types.type_name(kind)}), or ask before: `if {name}:`",
             )
         found.append(new((0,) * part.type.ndim, part.type.dtype))
@@ -104,7 +105,8 @@ def _misfit(kernel: Any, param: Any, name: str, kind: Any, value: Any, what: str
     return LaunchError(
         f"launch of {kernel.key}: {what} {name!r}{place} (number {param.index + 1}) "
         f"must be {wanted}; got {got}",
-        span=_span(kernel, param),
+        span=None if what != "argument" else argument_checks.argument_site(param.index),
+        notes=[argument_checks.declared(kernel, param)],
         hint=hint,
     )
 
@@ -115,12 +117,6 @@ def _describe(value: Any) -> str:
         return f"{types.type_name(kind)} of shape {value.shape}"
     shown = repr(value)
     return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"
-
-
-def _span(kernel: Any, param: Any) -> Any:
-    from tapedebug.runtime.messages import declaration
-
-    return declaration(kernel, param)
 
 
 def check_and_flatten(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:

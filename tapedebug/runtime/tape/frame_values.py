@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug._source import BETWEEN
 from tapedebug.contract.frames import FrameValues, Length
-from tapedebug.runtime.tape.record import BETWEEN
 
 DEPTH = 2
 """The number of functions that are inspected: the one that reads, and its caller."""

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tapedebug._source import BETWEEN, Span
 from tapedebug._source import Site as Site
-from tapedebug._source import Span
+from tapedebug._source import call_site as call_site
 from tapedebug._source import site_span as site_span
 from tapedebug.runtime.capabilities import operation_capability
 
@@ -20,25 +21,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BETWEEN = frozenset({__name__.partition(".")[0], "IPython"})
-"""Packages whose frames are never call sites: IPython runs between a cell and the magics of this package."""
-
 Stack = tuple[tuple[CodeType, int, int], ...]
 """The user's frames, innermost first: code, index of the calling instruction, and a number of the frame."""
 
 FRAMES = 16
 """The largest number of frames of a stack that are kept."""
-
-
-def call_site(depth: int = 2) -> Site:
-    """Return the first frame of the user's code, `depth` frames up or further."""
-    frame: FrameType | None = sys._getframe(depth)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in BETWEEN:
-            return frame.f_code, frame.f_lasti
-        frame = frame.f_back
-    outer = sys._getframe(depth)
-    return outer.f_code, outer.f_lasti
 
 
 def call_stack(depth: int = 2) -> Stack:
