@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapedebug._source import Span, call_site, display_file, site_span
+from tapedebug._source import BETWEEN, Span, call_site, display_file, site_span
 from tapedebug._traceback import frames_of_user
 
 
@@ -99,7 +99,11 @@ class LaunchError(TapedebugError, RuntimeError):
         hint: str | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        super().__init__(message, span=span or site_span(call_site()), hint=hint, notes=notes)
+        super().__init__(message, span=span or site_span(call_site(between=_CALLERS)), hint=hint, notes=notes)
+
+
+_CALLERS = BETWEEN | {"torch", "jax"}
+"""Packages that call functions of this one, for the user."""
 
 
 class KernelAssertionError(TapedebugError, AssertionError):

@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -54,11 +54,11 @@ BETWEEN = frozenset({__name__.partition(".")[0], "IPython"})
 """Packages whose frames are never call sites: IPython runs between a cell and the magics of this package."""
 
 
-def call_site(depth: int = 2) -> Site:
-    """Return the first frame of the user's code, `depth` frames up or further."""
+def call_site(depth: int = 2, between: Container[str] = BETWEEN) -> Site:
+    """Return the first frame that is in none of these packages, `depth` frames up or further."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in BETWEEN:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in between:
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
     outer = sys._getframe(depth)

@@ -218,9 +218,12 @@ def test_functions_whose_gradient_would_be_lost_are_refused(function, message, h
 def test_tensors_that_kernels_cannot_use(cubes):
     with pytest.raises(wp.LaunchError) as caught:
         cubes(torch.zeros(3, device="meta"))
-    assert str(caught.value) == (
-        "torch.from_tape of cubes: x is on meta, and kernels run on the CPU\n  = hint: pass x.cpu()"
-    )
+    head, place, line, carets, hint = str(caught.value).splitlines()
+    assert head == "torch.from_tape of cubes: x is on meta, and kernels run on the CPU"
+    assert place.startswith(f"  --> {__file__}:")
+    call = 'cubes(torch.zeros(3, device="meta"))'
+    assert (line, carets) == (f"   |         {call}", f"   |         {'^' * len(call)}")
+    assert hint == "  = hint: pass x.cpu()"
     with pytest.raises(wp.LaunchError, match=r"x is a tensor of layout torch.sparse_coo"):
         cubes(torch.eye(3).to_sparse())
     with pytest.raises(wp.LaunchError, match=r"3 cannot be called"):
