@@ -135,7 +135,9 @@ def _copy_of(function: FunctionType) -> FunctionType:
 
 def _redirection(function: FunctionType, number: int) -> CodeType:
     """Return code that passes all arguments on to a handler; its frames carry the function's own name."""
-    text = f"def redirection(*args, **kwargs): return {_GLOBAL}[{number}](*args, **kwargs)"
+    text = f"""def redirection(*args, **kwargs):
+        __tracebackhide__ = True
+        return {_GLOBAL}[{number}](*args, **kwargs)"""
     made: dict[str, Any] = {}
     exec(compile(text, function.__code__.co_filename, "exec"), made)
     code: CodeType = made["redirection"].__code__

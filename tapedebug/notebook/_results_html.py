@@ -40,7 +40,7 @@ def jacobians_html(found: Jacobians) -> str:
         parts += _jacobian(key, matrix, names, shapes)
     if len(found) > MOST_SHOWN:
         parts.append(f'<p class="td-more">{len(found) - MOST_SHOWN} more are not shown.</p>')
-    runs = f"computed by {found.runs:,} run{'s' * (found.runs != 1)} of an adjoint, a tangent or the program"
+    runs = f"computed in {found.runs:,} run{'s' * (found.runs != 1)}"
     notes = "".join(f"<li>{escape(str(note)[:400])}</li>" for note in found.notes[:MOST_SHOWN])
     parts.append(f'<p class="td-facts">{runs}</p>' + (f'<ul class="td-notes">{notes}</ul>' if notes else ""))
     return _styled(parts)

@@ -135,6 +135,22 @@ describe("report", () => {
     await finish();
   });
 
+  test("keys act in a page where nothing has the focus yet, and not behind the account", async () => {
+    const { page, finish } = await open("net");
+    await page.keyboard.press("?");
+    await page.locator(".td-help").waitFor();
+    await page.keyboard.press("Escape");
+    const first = await page.textContent(".td-scrub-text");
+    await page.keyboard.press("ArrowRight");
+    const launch = await page.textContent(".td-scrub-text");
+    assert.notEqual(launch, first);
+    await page.getByRole("tab", { name: "What was checked" }).click();
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press("ArrowRight");
+    assert.equal(await page.textContent(".td-scrub-text"), launch);
+    await finish();
+  });
+
   test("a band folds when it is clicked", async () => {
     const { page, finish } = await open("preserve");
     const box = page.getByLabel("fold repetitions");

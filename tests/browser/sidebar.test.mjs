@@ -172,6 +172,10 @@ test("it follows the notebook in front, and a console", async () => {
   await front("second.ipynb");
   await bar.getByText("tapedebug is not loaded in this kernel.").waitFor();
   assert.equal(await bar.locator(".td-side-notebook").textContent(), "second.ipynb");
+  for (const name of ["renamed.ipynb", "second.ipynb"]) {
+    await page.evaluate((other) => globalThis.jupyterapp.shell.currentWidget.context.rename(other), name);
+    await bar.locator(".td-side-notebook", { hasText: name }).waitFor();
+  }
   await front("first.ipynb");
   await bar.locator("[data-tape]").first().waitFor();
   assert.equal(await bar.locator(".td-side-notebook").textContent(), "first.ipynb");

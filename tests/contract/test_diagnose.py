@@ -40,7 +40,7 @@ def test_a_clean_tape_is_clean_and_the_coverage_says_what_the_engine_lacks():
         "accesses of threads" in found.coverage.notes
     )
     assert (
-        f"not-reset was not looked for: {tape.engine.name} does not remember earlier recordings"
+        f"not-reset was not looked for: {tape.engine.name} keeps no record of earlier recordings"
         in found.coverage.notes
     )
 

@@ -1,7 +1,7 @@
 """Explanations, by hand, of differences between watched programs and `--as-warp`."""
 
 BY_RULE: dict[tuple[str, str], str] = {
-    ("not-reset", "as-warp"): "Warp does not remember earlier recordings. The coverage says so.",
+    ("not-reset", "as-warp"): "Warp keeps no record of earlier recordings. The coverage says so.",
     ("unconverged", "as-warp"): "A solve cannot be continued by more rounds on Warp. The coverage says so.",
 }
 """By rule and the side that has more."""

@@ -98,6 +98,11 @@ export class TapeSession implements IDisposable {
     return this.label();
   }
 
+  /** The notebook has another name now. */
+  renamed(): void {
+    this.emit();
+  }
+
   /** The path of the notebook on the server. */
   get path(): string {
     return this.context.path;

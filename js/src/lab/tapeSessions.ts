@@ -45,6 +45,12 @@ class Tapes implements ITapes {
     );
     this.hosts.set(host, session);
     session.changed.connect((one) => this.changed.emit(one));
+    let name = host.title.label;
+    host.title.changed.connect(({ label }) => {
+      if (label === name) return; // its icon, or whether it is saved
+      name = label;
+      session.renamed();
+    });
     host.disposed.connect(() => {
       this.hosts.delete(host);
       session.dispose();

@@ -1,4 +1,7 @@
-/** Keys that work anywhere in the panel, unless a field takes the text. */
+/**
+ * Keys that work anywhere in the panel, unless a field takes the text; on a page that is all the panel's, also while nothing
+ * has the focus.
+ */
 
 import { NOTHING } from "../trace/store.js";
 import { selectFinding, selectReader, selectWriter, stepFinding, stepShown } from "./actions.js";
@@ -7,7 +10,7 @@ import { historyOf } from "./history.js";
 import { type Stage, VIEWS } from "./stage.js";
 import type { Panel } from "./state.js";
 
-export function bindKeyboard(panel: Panel, stage: Stage, focusSearch: () => void): void {
+export function bindKeyboard(panel: Panel, stage: Stage, focusSearch: () => void, isPage: boolean): void {
   const { view } = panel;
   const keys: Readonly<Record<string, () => void>> = {
     "/": focusSearch,
@@ -29,7 +32,8 @@ export function bindKeyboard(panel: Panel, stage: Stage, focusSearch: () => void
     ...Object.fromEntries(VIEWS.map(({ key, shortcut }) => [shortcut, () => stage.toggle(key)])),
   };
   const onKey = (event: KeyboardEvent): void => {
-    if (!(event.target instanceof Node) || !panel.root.contains(event.target)) return;
+    const isFree = isPage && event.target === document.body && panel.root.closest("[hidden]") === null;
+    if (!isFree && !(event.target instanceof Node && panel.root.contains(event.target))) return;
     if (event.ctrlKey || event.metaKey || event.altKey || takesText(event.target, event.key)) return;
     if (handlesKey(event.target, event.key) || ownTabs(event.target, event.key)) return;
     if (scrolls(event.target, event.key)) return;

@@ -26,6 +26,8 @@ const TIGHT = 560;
 interface PanelOptions {
   /** Take the host's height instead of one of its own. */
   readonly fill?: boolean;
+  /** The page has nothing else that takes keys. */
+  readonly page?: boolean;
   /** Called with each panel that was made: once for every trace that is shown. */
   readonly ready?: (panel: Panel) => void;
 }
@@ -94,7 +96,7 @@ function fill(root: HTMLElement, store: PanelStore, lifetime: Lifetime, options:
   const middle = h("div", { class: "td-middle" }, ...stage.elements, buildScrubber(panel), jacobianOf(panel).stage);
   const columns = h("div", { class: "td-columns" }, buildFindings(panel, stage), middle, buildInspector(panel));
   replace(root, header.element, buildStatus(panel), columns, buildHelp(panel), live);
-  bindKeyboard(panel, stage, header.focusSearch);
+  bindKeyboard(panel, stage, header.focusSearch, options.page ?? false);
   lifetime.add(watchTheme(root, (now) => stage.recolour(now)));
   lifetime.add(store.subscribe((changed) => changed.has("selection") && follow(panel, stage)));
   if (store.get("selection").finding !== null) follow(panel, stage);

@@ -64,7 +64,7 @@ class NotReset(TapeRule):
         replay = context.replay
         if replay is None:
             return []
-        context.need(EarlierRecordings, "does not remember earlier recordings")
+        context.need(EarlierRecordings, "keeps no record of earlier recordings")
         findings = []
         for loss in replay.losses:
             left = _left(replay, loss)

@@ -82,6 +82,7 @@ export class ReportPage {
     }
     mountPanel(this.frame, this.store, {
       fill: true,
+      page: true,
       ready: ({ model }) => {
         this.models.set(this.shown, model);
         const { launch, finding } = this.store.get("selection");
