@@ -294,7 +294,8 @@ class OperationReplay:
         kind = np.dtype(np.float64) if region in self.wide else scalar
         size = found.size // kind.itemsize * kind.itemsize
         now, plain = self.memory.bytes[region][:size].view(kind), found[:size].view(kind)
-        changed = now != plain
+        bits = np.dtype(f"u{kind.itemsize}")
+        changed = now.view(bits) != plain.view(bits)  # what is no number differs from itself
         difference = (now - plain)[changed]
         write.load(self.memory)
         write.load(Memory({region: found}, self.wide))

@@ -188,12 +188,11 @@ class IdleReplays:
 
     def take(self, tape: OperationTape, float64: bool) -> ReplayMemory:
         """Return memory for a replay of the operations that a tape has now."""
-        for place, found in enumerate(self._idle):
-            if found.float64 == float64:
-                del self._idle[place]
-                if found.count == len(tape.operations):
-                    found.clear_adjoint()
-                    return found
+        for found in [each for each in self._idle if each.float64 == float64]:
+            self._idle.remove(found)
+            if found.count == len(tape.operations):
+                found.clear_adjoint()
+                return found
         key = float64, len(tape.operations), len(tape.regions)
         if not self._depth:
             return ReplayMemory(tape, float64)

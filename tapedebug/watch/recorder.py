@@ -349,6 +349,7 @@ class Recorder:
         values = getattr(command, "fwd_args", None)  # older releases do not keep them
         if values is None:
             self.skip(tape, f"the command of {_name(command.kernel)}", "its arguments are not known")
+            self._anything_written()
             return original(command, *args, **named)
         shape = command.bounds.shape
         return self._run(
@@ -393,7 +394,7 @@ class Recorder:
         device = self.runtime.get_device(options[0])
         if is_capturing(device) or getattr(stream, "is_capturing", False):
             self.skip(tape, f"the launch of {_name(kernel)}", "a graph is being captured")
-            self.unwritten.clear()
+            self._anything_written()
             return run()
         if not hasattr(kernel, "adj") or len(kernel.adj.args) != len(values):  # Warp will say so
             return run()
@@ -409,6 +410,7 @@ class Recorder:
             tape.find_writes(template.touched)
         except Exception as error:
             self.skip(tape, f"the launch of {_name(kernel)}", _reason(error), place)
+            self._anything_written()
             return run()
         started = perf_counter()
         result = run()
@@ -453,6 +455,7 @@ class Recorder:
             self._note_gradients(form.gradients(arrays, self.memory), place)
         except Exception as error:
             self.skip(None, f"the launch of {_name(kernel)}", _reason(error), place)
+            self._anything_written()
             return run()
         return self._outside(run, written, "launch", place, ("launch", _name(kernel), read))
 
@@ -629,6 +632,7 @@ class Recorder:
         tape = self.recording()
         if tape is not None:
             self.skip(tape, "capture_launch", "the launches of a captured graph are not seen one by one")
+        self._anything_written()
         return original(*args, **named)
 
     def reduced(self, original: FunctionType, *args: object, **named: object) -> Any:
@@ -756,6 +760,12 @@ class Recorder:
             with self.guarded(None, "an array without values"):
                 self.unwritten.note_made(found)
         return found
+
+    def _anything_written(self) -> None:
+        """Note that something that is not covered may write any memory."""
+        self.unwritten.clear()
+        for tape in self._live:
+            tape.note_perhaps_written()
 
     def _note_read(self, array: WarpObject, how: str) -> None:
         with self.guarded(None, "an array that is read"):

@@ -331,10 +331,11 @@ class WatchedTape(OperationTape):
             self.unwritten[region] = None
         return super()._see(region)
 
-    def note_perhaps_written(self, array: WatchedArray) -> None:
-        """Note that something off the tape may write an array from now on."""
-        if self.unwritten.get(array.region, 0) is None:
-            self.unwritten[array.region] = len(self.operations)
+    def note_perhaps_written(self, array: WatchedArray | None = None) -> None:
+        """Note that something off the tape may write an array from now on; without one, any memory."""
+        for region in list(self.unwritten) if array is None else [array.region]:
+            if self.unwritten.get(region, 0) is None:
+                self.unwritten[region] = len(self.operations)
 
     def note_requires_grad(self, array: WatchedArray, value: bool, place: Place) -> None:
         """Note where the program has set `requires_grad` of an array."""

@@ -45,11 +45,11 @@ class UnwrittenMemory:
         """Forget the memory of an array, or of the arrays in a struct, because something may write it."""
         if hasattr(value, "ptr") and hasattr(value, "_ref"):
             self._arrays.pop(id(base_of(value)), None)
-        elif hasattr(value, "data") and hasattr(value, "indices"):
-            self.written(value.data)
-        elif self._is_struct(value):
+        elif self._is_struct(value):  # it may have members of any name
             for name in value._cls.vars:
                 self.written(getattr(value, name))
+        elif hasattr(value, "data") and hasattr(value, "indices"):
+            self.written(value.data)
         elif hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__"):
             self._arrays.clear()  # another library's view of memory that may be ours
 

@@ -13,7 +13,7 @@ import tapedebug as wp
 from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd import end_to_end
 from tapedebug.autograd.subjects.whole_tape import WholeTape
-from tapedebug.autograd.tapes import effort, input_check
+from tapedebug.autograd.tapes import effort, input_check, joint_directions
 from tapedebug.autograd.tapes import end_to_end as check
 from tapedebug.autograd.tapes.directional import _largest
 from tapedebug.autograd.tapes.effort import DirectionPlan, Effort, plan_directions
@@ -274,3 +274,23 @@ def test_a_verdict_that_needs_more_time_is_undecidable(
     assert result.verdict == "UNDECIDABLE"
     assert result.is_partial
     assert result.inputs[0].reason == "there was no time to tell an error from rounding"
+
+
+def test_an_input_that_time_did_not_suffice_for_is_not_counted_as_displaced(slow: None) -> None:
+    arrays = inputs(5)
+    tape, loss = squares(arrays)
+    alone: list[Any] = []
+    probe = joint_directions.probe_input
+
+    def hasty(program: Any, port: Any, *rest: Any) -> Any:
+        if alone:
+            raise OutOfTime("time was up")
+        alone.append(port)
+        return probe(program, port, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint_directions, "probe_input", hasty)
+        patch.setattr(check, "plan_directions", lambda *_: DirectionPlan(Effort(1, 1), 2, 2))
+        result = end_to_end(tape, loss, arrays)
+    note = "of 5 inputs, 0 were displaced together in random directions, 1 one by one"
+    assert result.coverage.notes[0] == note

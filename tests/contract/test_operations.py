@@ -105,6 +105,22 @@ def test_inputs_and_operations_of_a_replay_can_be_changed():
         replay.forward(3)
 
 
+@pytest.mark.parametrize("float64", [False, True])
+def test_an_update_between_two_passes_replaces_what_is_no_number(float64):
+    x, y, loss = array([np.nan, 1.0]), zeros(2), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+        total(y, loss)
+    tape.backward(loss)
+    x.values[:] = [2.0, 3.0]
+    with tape:
+        square(x, y)
+        total(y, loss)
+    replay = tape.new_replay(float64=float64)
+    replay.set(x, np.array([np.nan, 1.5]))
+    np.testing.assert_array_equal(replay.forward().values(y), [4.0, 3.5**2])
+
+
 def test_values_that_nothing_has_used_are_dropped_only_on_request():
     tape, x, _, loss = layers()
     replay = tape.new_replay().forward(0, 2)

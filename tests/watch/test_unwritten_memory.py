@@ -35,6 +35,13 @@ def add_to_state(x: wp.array(dtype=float), state: programs.State):
     state.q[i] = state.q[i] + x[i]
 
 
+@wp.struct
+class Sparse:
+    data: wp.array(dtype=float)
+    indices: wp.array(dtype=int)
+    diagonal: wp.array(dtype=float)
+
+
 @wp.kernel
 def clear(state: programs.State):
     state.q[wp.tid()] = 0.0
@@ -191,6 +198,26 @@ def test_memory_that_anything_wrote_is_no_finding(write, when):
             wp.launch(programs.total, 4, [y], [loss])
 
     assert message(program) == []
+
+
+def test_a_launch_that_is_not_covered_may_have_written_anything():
+    with td.watch_warp() as session:
+        x, y, z = asked(4), empty(), empty()
+        with wp.Tape():
+            wp.launch(programs.square, 2, [x], [y[:2]])
+            (tape,) = session._recorder._live
+            assert (list(tape.unwritten.values()), bool(session._recorder.unwritten)) == ([None], True)
+            wp.launch(programs.scale, 4, [z.__ctype__(), 1.0])
+            assert (list(tape.unwritten.values()), bool(session._recorder.unwritten)) == ([1], False)
+    assert [gap.reason for gap in session.not_covered] == ["x is the address of an array"]
+
+
+def test_structs_with_the_members_of_an_indexed_array_are_structs():
+    unwritten, matrix = UnwrittenMemory(), Sparse()
+    matrix.data, matrix.indices, matrix.diagonal = asked(4), wp.zeros(4, dtype=int), empty()
+    unwritten.note_made(matrix.diagonal)
+    unwritten.written(matrix)
+    assert not unwritten
 
 
 def test_a_second_tape_is_not_told_of_memory_that_the_first_one_wrote():

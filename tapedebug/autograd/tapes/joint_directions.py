@@ -108,10 +108,10 @@ class JointDirections:
         return found if np.isfinite(found) else float("inf")
 
     def _probe_alone(self, port: Port) -> None:
-        self.one_by_one += 1
         self.probes[port] = probe_input(
             self.program, port, self.gradients, self.rtol, self.effort.alone, self.checkpoint
         )
+        self.one_by_one += 1
 
     def _group(self, group: Sequence[Port]) -> None:
         """Displace a group together, and its halves if that is inconclusive."""
