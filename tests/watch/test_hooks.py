@@ -104,6 +104,10 @@ def test_the_traceback_of_an_error_has_no_frame_of_this_package(engine):
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(raised.tb)]
     assert frames[1:] == ["launch", "handler", "launch", "refuse"]
     assert not any("tapedebug/watch" in frame.f_code.co_filename for frame, _ in traceback.walk_tb(raised.tb))
+    shown = [
+        f.f_code.co_name for f, _ in traceback.walk_tb(raised.tb) if "__tracebackhide__" not in f.f_locals
+    ]
+    assert shown[1:] == ["handler", "launch", "refuse"]  # by IPython and pytest
 
 
 def test_not_intercepted_is_a_context(engine):
