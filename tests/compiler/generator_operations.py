@@ -70,11 +70,12 @@ class Program:
     def __init__(self, seed: int, size: int = 8) -> None:
         self.seed, self._r = seed, random.Random(f"operations {seed}")
         self._table, first = first_of(seed)
-        self._turn = seed // len(EVERY)
+        turn, place = divmod(seed, len(EVERY))
         fitting = scalars_of(self._table)
-        self.scalar = fitting[(seed + self._turn) % len(fitting)]
-        self.length = first.lengths[self._turn % len(first.lengths)]
-        self.integer = t.INTEGERS[seed % len(t.INTEGERS)]
+        # of the place, not of the seed: else the number of operations decides which types one of them gets
+        self.scalar = fitting[(place + turn) % len(fitting)]
+        self.length = first.lengths[turn % len(first.lengths)]
+        self.integer = t.INTEGERS[(place + turn) % len(t.INTEGERS)]
         self.used: set[str] = set()
         self._names: dict[str, list[str]] = {kind: [] for kind in [*KINDS, "i"]}
         self._kinds: dict[str, str] = {}

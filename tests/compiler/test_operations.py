@@ -14,7 +14,8 @@ import pytest
 from tapedebug.compiler.ir import walk
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import COMPOSITES, DRAWS, RULES
-from tests.compiler.generator_operations import EVERY, SCALARS, THREADS, Program
+from tests.compiler import generator_operations
+from tests.compiler.generator_operations import EVERY, SCALARS, THREADS, Program, scalars_of
 from tests.compiler.harness import run, twin
 from tests.compiler.second_order import Second
 from tests.compiler.test_generated import IllConditioned, load
@@ -156,3 +157,12 @@ def test_every_operation_is_in_a_random_program_or_says_why_not() -> None:
 def test_every_scalar_type_is_in_a_random_program() -> None:
     assert {Program(seed, 1).scalar for seed in range(SEEDS)} == set(SCALARS)
     assert {Program(seed, 1).integer for seed in range(SEEDS)} == set(t.INTEGERS)
+
+
+@pytest.mark.parametrize("count", range(SEEDS - 3, SEEDS + 1))
+def test_every_operation_gets_every_scalar_type(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator_operations, "EVERY", EVERY[:count])
+    for place in (0, 1, count - 1):
+        programs = [Program(place + turn * count, 1) for turn in range(8)]
+        assert {program.scalar for program in programs} == set(scalars_of(EVERY[place][0]))
+        assert {program.integer for program in programs} == set(t.INTEGERS)
