@@ -102,6 +102,16 @@ def test_goals_are_the_worst_and_the_middle_row() -> None:
     )
 
 
+def test_a_diagnosis_that_fails_misses_a_goal_and_its_times_do_not_count() -> None:
+    failed = {**times(1.0, 9.0), "failed": {DIAGNOSED: "MemoryError"}}
+    found = programs.goals({"a": times(1.0, 1.1), "b": failed})
+    assert [(name, round(value, 3), holds) for name, value, _, holds in found] == [
+        ("with its diagnosis ÷ Warp, warm: worst (a)", 1.1, True),
+        ("with its diagnosis ÷ Warp, warm: median", 1.1, True),
+        ("diagnoses that fail (b)", 1, False),
+    ]
+
+
 def test_fifteen_programs_or_more_are_measured_and_shown() -> None:
     assert len(programs.ROWS) >= 15
     kept = programs.stored()
