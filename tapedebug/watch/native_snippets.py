@@ -1,7 +1,7 @@
 """Reads and writes of arrays by native snippets, from their C++ text.
 
 An array that the text uses other than by `name[index]`, for instance by passing it on or by taking an
-address, counts as read and written.
+address or a reference, counts as read and written.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from tapedebug.watch.kernel_accesses import ANYTHING, READ, Use
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"', re.DOTALL)
+REFERRED_TO = re.compile(r"(?<!const )(?<!\w)[\w:]+\s*&{1,2}\s*\w+\s*=$|\bswap\s*\([^()]*$")
+"""The text before an element that gets another name, by which it may be written, or that is exchanged."""
 ASSIGNED = re.compile(r"\s*(=(?!=)|(?:\+|-|\*|/|%|&|\||\^|<<|>>)=|\+\+|--)")
 
 
@@ -51,10 +53,10 @@ def _join(found: Use, other: Use) -> None:
 def _uses(name: str, text: str) -> Iterator[Use]:
     """Yield the use that each occurrence of an array in a text makes of it."""
     text = COMMENTS.sub(" ", text)
-    for match in re.finditer(rf"(?<![\w.>]){re.escape(name)}(?!\w)", text):
+    for match in re.finditer(rf"(?<![\w.])(?<!->){re.escape(name)}(?!\w)", text):
         before, at = text[: match.start()].rstrip(), match.end()
         end = _after_index(text, at)
-        if end is None or before.endswith(("&", "++", "--")):
+        if end is None or before.endswith(("&", "++", "--")) or REFERRED_TO.search(before):
             yield ANYTHING
             continue
         assigned = ASSIGNED.match(text, end)

@@ -23,6 +23,12 @@ from tapedebug.watch.native_snippets import NativeFunction
         ("y[i][0] = x[i];", "", {"x": "r", "y": "rwl"}),
         ("// y[i] is read\ny[i] = /* y[i] */ x[i];", "", {"x": "r", "y": "w"}),
         ('printf("%f y[0]", x[i]); y [ i ] = 2;', "", {"x": "r", "y": "w"}),
+        ("if (0.5f>x[i]) y[i] = n>>x[i];", "", {"x": "r", "y": "w"}),
+        ("float& last = y[i]; last = x[i];", "", {"x": "r", "y": "rwl"}),
+        ("auto &&last = y[i]; last = x[i];", "", {"x": "r", "y": "rwl"}),
+        ("const float& first = x[i]; y[i] = first;", "", {"x": "r", "y": "w"}),
+        ("std::swap(y[i], y[j]); y[j] += x[i];", "", {"x": "r", "y": "rwl"}),
+        ("p->x[i] = 1; y[i] = 2;", "", {"x": "", "y": "w"}),
         ("my[i] = 1; s.y[i] = 2; yy[i] = x[i];", "", {"x": "r", "y": ""}),
     ],
 )
