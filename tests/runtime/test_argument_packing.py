@@ -68,7 +68,8 @@ def test_sizes_are_found_again_only_where_they_are_integers() -> None:
     assert made == ((2, 3), 6, struct.pack("=4q", 2, 3, 1, 1))
     assert known_dims((2, 3)) is made
     assert known_dims((2.0, 3)) is None
-    assert known_dims([2, 3]) is None
+    assert known_dims([2, 3]) is made
+    assert known_dims([2.0, 3]) is None
     assert known_dims(dims((5,))[0]) is known_dims(5)
     assert known_dims(5.0) is None
     y = wp.zeros(6)

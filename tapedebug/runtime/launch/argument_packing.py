@@ -104,14 +104,21 @@ def packing(
 
 def known_dims(dim: Any) -> tuple[tuple[int, ...], int, bytes] | None:
     """Return the cached result of `dims` for these sizes, or None."""
+    if dim.__class__ is list:
+        dim = (*dim,)
     try:
         found = KNOWN.get(dim)
-    except TypeError:  # unhashable, such as a list
+    except TypeError:  # unhashable
         return None
-    # A value that equals an integer need not be one: 2.0 must be rejected.
-    if found is None or dim.__class__ is int:
+    if found is None or found[0] is dim or dim.__class__ is int:
         return found
+    # A value that equals an integer need not be one: 2.0 must be rejected. (As `is_sizes`, without a call.)
     return found if dim.__class__ is tuple and (*map(type, dim),) == _WHOLE[len(dim)] else None
+
+
+def is_sizes(dim: Any) -> bool:
+    """Return True for a tuple of one to four integers."""
+    return dim.__class__ is tuple and (*map(type, dim),) == _WHOLE.get(len(dim))
 
 
 def dims(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], int, bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 from time import perf_counter
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import TapedebugError
 from tapedebug.runtime.launch import argument_checks, argument_flattening
 from tapedebug.runtime.launch.argument_packing import HEADER as _HEADER
-from tapedebug.runtime.launch.argument_packing import KNOWN, dims, known_dims
+from tapedebug.runtime.launch.argument_packing import KNOWN, dims, is_sizes, known_dims
 from tapedebug.runtime.launch.argument_packing import address_of as address_of
 from tapedebug.runtime.launch.checked_launch import launch as launch_checked
 from tapedebug.runtime.launch.overloads import concrete
@@ -86,15 +85,16 @@ def launch(
             return _otherwise(kernel, dim, inputs, outputs, adjoints, adjoint, record_cmd, record_tape)
         except TapedebugError as error:  # the message shows the user's line; frames of tapedebug are dropped
             raise argument_checks.in_lists(kernel, inputs, outputs, error).with_traceback(None) from None
-    packed = None
+    packed = known = None
     try:
+        plan = kernel.latest
         if dim.__class__ is int:
             known = KNOWN.get(dim)
         else:
             known = known_dims(dim)
-            if known is None or _axes.get(kernel, 0) < len(known[0]):
+            if known is None or len(known[0]) > (1 if plan is None else plan.axes):
                 kernel = kernel_for(kernel, dim, args)
-        plan = kernel.latest
+                plan = kernel.latest
         if plan is not None and known is not None and not waiting.blocks:
             packed = plan.fitted(known[2], *args)
     except (AttributeError, TypeError):  # other arguments than those of the last launch
@@ -231,13 +231,9 @@ def kernel_for(kernel: Any, dim: Any, args: tuple[Any, ...]) -> Any:
     if len(sizes) < 2 or not hasattr(kernel, "for_launch"):
         return kernel
     found = concrete(kernel, args).for_launch(sizes)
-    if found is kernel:
-        _axes[kernel] = kernel.axes
+    if found.latest is not None:
+        found.latest.axes = max(1, found.axes)
     return found
-
-
-_axes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-"""The number of axes of kernels that have run over several: to ask the kernel takes a microsecond."""
 
 
 def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[KernelPlan, tuple[Any, ...]]:
@@ -305,7 +301,7 @@ def launch_dims(kernel: Any, dim: Any) -> tuple[tuple[int, ...], int, bytes]:
         sizes: tuple[int, ...] = (operator.index(dim),)
     except TypeError:
         try:
-            sizes = tuple(operator.index(n) for n in dim)
+            sizes = dim if is_sizes(dim) else tuple(operator.index(n) for n in dim)
         except TypeError:
             raise argument_checks.bad_dim(kernel, dim) from None
     if not 1 <= len(sizes) <= 4:

@@ -220,6 +220,7 @@ class KernelPlan(LaunchPlan):
         least: Number of threads from which `large` is used.
         floats: Array parameters of floats, which can have adjoints.
         notes: What other rooms compute once for a plan, by a key of theirs.
+        axes: The number of axes over which launches are known to need no other kernel, at least 1.
         packers: For each parameter its packer, or None for an array.
         packed: Returns the slots of a launch, from its packed sizes and its arguments.
         tested: Like `packed`, but raises if bounds are checked and an index of the launch would be outside.
@@ -231,6 +232,7 @@ class KernelPlan(LaunchPlan):
 
     __slots__ = (
         "adjoints",
+        "axes",
         "checked",
         "diagnostics",
         "differentiates",
@@ -260,6 +262,7 @@ class KernelPlan(LaunchPlan):
         analysis = kernel.analysis
         if active is None:
             active = frozenset(i for i in arrays if has_gradient(args[i]))
+        self.axes = 1
         self.differentiates = bool(active) and kernel.enable_backward
         info = kernel.adjoint_info(active) if self.differentiates else None
         super().__init__(
