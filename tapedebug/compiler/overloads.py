@@ -71,6 +71,7 @@ def _require_generic(kernel: Any) -> None:
 
 
 def _type(kernel: Kernel, name: str, annotation: Any) -> Any:
+    annotation = getattr(annotation, "kernel_type", annotation)  # an array stands for its type
     try:
         return (
             annotation if isinstance(annotation, t.ArrayType | t.IndexedArrayType) else t.pattern(annotation)

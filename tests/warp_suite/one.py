@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--skip", type=Path, help="a file with the names of tests that are not run")
     options = parser.parse_args()
     if options.tests is not None:
-        redirect(options.tests)
+        redirect(options.tests, options.module)
     with options.log.open("a", encoding="utf-8") as stream:
         log = Log(stream)
         try:

@@ -24,6 +24,25 @@ import warp as wp
 from warp._src.context import a_name_that_is_not_here
 from warp.sparse import bsr_zeros
 from warp.tests.helpers import two
+from warp.tests.test_fabricarray import make
+
+
+class Absent(wp.fabricarray):
+    pass
+
+
+class Both(wp.array, wp.indexedarray):
+    pass
+
+
+@bsr_zeros
+def decorated():
+    pass
+
+
+@wp.struct
+class Fields:
+    values: wp.fabricarray[float]
 
 
 class Small(unittest.TestCase):
@@ -55,6 +74,12 @@ class Small(unittest.TestCase):
         for number in range(3):
             with self.subTest(number=number):
                 self.assertLess(number, 1)
+
+    def test_i_what_is_derived_from_names_that_are_not_here(self):
+        for each in (Absent, Both, decorated, make):
+            with self.assertRaisesRegex(Exception, "used after its import"):
+                each(1)
+        self.assertIsNone(Fields().values)
 """
 EXPECTED = {
     "test_a_numbers": "pass",
@@ -65,6 +90,7 @@ EXPECTED = {
     "test_f_skipped": "skipped",
     "test_g_processes_are_redirected": "pass",
     "test_h_subtests": "fault",
+    "test_i_what_is_derived_from_names_that_are_not_here": "pass",
 }
 
 
@@ -97,8 +123,8 @@ def test_the_outcome_of_each_test_is_kept_even_if_one_ends_the_process(folder: P
     assert kinds == EXPECTED
     stored = summary({"warp.tests.test_small": found})
     text = page(stored)
-    assert "**2 of 4 tests of behaviour pass: 50.0 %.**" in text
-    assert "| test_small | 7 | 2 |  |  |  | 2 |  | 1 |  | 1 | 1 |  | 1 |" in text
+    assert "**3 of 5 tests of behaviour pass: 60.0 %.**" in text
+    assert "| test_small | 8 | 3 |  |  |  | 2 |  | 1 |  | 1 | 1 |  | 1 |" in text
     assert '| test_small.test_b_words | AssertionError: "other words" does not match "these words"' in text
     assert "fault 2, wording 1" in ranking({"warp.tests.test_small": found}).splitlines()[0]
 

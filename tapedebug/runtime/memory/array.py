@@ -21,6 +21,7 @@ from tapedebug.runtime.device import CPU, Device, get_device
 from tapedebug.runtime.memory import convert
 from tapedebug.runtime.memory.array_protocols import ArrayProtocols
 from tapedebug.runtime.memory.buffer import Buffer
+from tapedebug.runtime.memory.derivable import Derivable
 from tapedebug.runtime.memory.operators import Arithmetic
 from tapedebug.runtime.state import here
 
@@ -33,7 +34,7 @@ KINDS: dict[tuple[Any, int, bool, bool, bool], int] = {}
 """Small integers for (dtype, ndim, contiguous, requires_grad, is a gradient): keys of `launch` plans."""
 
 
-class array(ArrayProtocols, Arithmetic):
+class array(ArrayProtocols, Arithmetic, Derivable, by_program=False):
     """A fixed-size array of scalars or vectors, of 1 to 4 dimensions.
 
     `array(dtype=float)`, `array(dtype=vec3, ndim=2)` and `array[float]` (without data) are annotations of
@@ -500,7 +501,7 @@ def _layout(shape: Shape, dtype: Any) -> tuple[int, Shape, int, bytes]:
     return size * item, strides, size, words
 
 
-class _Late(array):
+class _Late(array, by_program=False):
     """An array whose memory is cleared on the first use of its address; it then becomes an `array`.
 
     A separate class, because attribute lookup is faster in a class without `__getattr__`.

@@ -12,9 +12,10 @@ from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime.device import Device, get_device
 from tapedebug.runtime.memory.array import Shape, Values, array, new
+from tapedebug.runtime.memory.derivable import Derivable
 
 
-class indexedarray:
+class indexedarray(Derivable, by_program=False):
     """A selection of elements of an array, in the array's own memory: reads and writes access `data`.
 
     `indexedarray(dtype=float, ndim=2)` without data is an annotation of a kernel parameter, and so are
@@ -204,28 +205,28 @@ class indexedarray:
         return self
 
 
-class indexedarray1d(indexedarray):
+class indexedarray1d(indexedarray, by_program=False):
     """An indexed array, or an annotation, of one dimension."""
 
     __slots__ = ()
     _ndim_wanted = 1
 
 
-class indexedarray2d(indexedarray):
+class indexedarray2d(indexedarray, by_program=False):
     """An indexed array, or an annotation, of two dimensions."""
 
     __slots__ = ()
     _ndim_wanted = 2
 
 
-class indexedarray3d(indexedarray):
+class indexedarray3d(indexedarray, by_program=False):
     """An indexed array, or an annotation, of three dimensions."""
 
     __slots__ = ()
     _ndim_wanted = 3
 
 
-class indexedarray4d(indexedarray):
+class indexedarray4d(indexedarray, by_program=False):
     """An indexed array, or an annotation, of four dimensions."""
 
     __slots__ = ()
