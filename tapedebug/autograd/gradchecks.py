@@ -12,8 +12,7 @@ from tapedebug.autograd.array_types import DeviceLike, LaunchDim
 from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison
 from tapedebug.autograd.checks.complex_results import ComplexSelection, complex_names
 from tapedebug.autograd.checks.run_checks import collect, run_checks
-from tapedebug.autograd.finite_diff.verdict import Tolerance
-from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of
+from tapedebug.autograd.options import ReferenceKind, Sample
 from tapedebug.autograd.plots import plot_errors, require_matplotlib
 from tapedebug.autograd.results.gradcheck_result import GradcheckResult
 from tapedebug.autograd.results.show_once import show
@@ -122,21 +121,7 @@ def gradcheck(
     """
     if plot_relative_error or plot_absolute_error:
         require_matplotlib()
-    options = Options(
-        nondet_tol=nondet_tol,
-        check_backward_ad=check_backward_ad,
-        check_forward_ad=check_forward_ad,
-        check_batched_grad=check_batched_grad,
-        check_batched_forward_grad=check_batched_forward_grad,
-        check_undefined_grad=check_undefined_grad,
-        check_grad_dtypes=check_grad_dtypes,
-        fast_mode=fast_mode,
-        masked=masked_of(masked, check_sparse_nnz),
-        reference=reference,
-        sample=sample,
-    ).checked()
-    tolerance = Tolerance(atol, rtol)
-    plan = CheckPlan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
+    plan = CheckPlan.of(locals())
     compared: list[Comparison] | None = [] if plot_relative_error or plot_absolute_error else None
     with Progress(progress, max_seconds, caller="gradcheck") as pace:
         subject = subject_of(
@@ -145,7 +130,7 @@ def gradcheck(
         )  # fmt: skip
         subject.complex = complex_names(subject.program.subject, complex, subject.arguments)
         if subject.complex:
-            plan = replace(plan, options=replace(options, fast_mode=False))
+            plan = replace(plan, options=replace(plan.options, fast_mode=False))
         result = result_of(subject, plan, pace, compared)
     if show_summary:
         show(result)

@@ -19,8 +19,6 @@ from tapedebug.autograd.checks.extra import extra_checks
 from tapedebug.autograd.checks.extra.tangents import TangentCheck
 from tapedebug.autograd.checks.hvp_reference import check_against_function
 from tapedebug.autograd.checks.run_checks import collect
-from tapedebug.autograd.finite_diff.verdict import Tolerance
-from tapedebug.autograd.options import Options
 from tapedebug.autograd.results.gradcheck_result import GradcheckResult
 from tapedebug.autograd.results.pair_result import PairResult
 from tapedebug.autograd.results.show_once import show
@@ -109,16 +107,7 @@ def gradgradcheck(
     """
     _require_forward_over_reverse(check_fwd_over_rev, check_rev_over_rev)
     _refuse_tapes(function)
-    options = Options(
-        nondet_tol=nondet_tol,
-        check_batched_grad=check_batched_grad,
-        check_undefined_grad=check_undefined_grad,
-        check_grad_dtypes=check_grad_dtypes,
-        fast_mode=fast_mode,
-        masked=masked,
-    ).checked()
-    tolerance = Tolerance(atol, rtol)
-    plan = CheckPlan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
+    plan = CheckPlan.of(locals())
     with Progress(progress, max_seconds, caller="gradgradcheck") as pace:
         subject = subject_of(function, dim, inputs, outputs, device, None, in_place=True)
         subject.require_repeatable()

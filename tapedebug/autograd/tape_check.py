@@ -13,8 +13,8 @@ from tapedebug._progress import OutOfTime, Progress
 from tapedebug._tape_observers import recorded_tape
 from tapedebug.autograd.array_types import Loss
 from tapedebug.autograd.checks.adjoint_check import CheckPlan, Comparison
-from tapedebug.autograd.finite_diff.verdict import Tolerance, worst
-from tapedebug.autograd.options import Options, ReferenceKind, Sample, masked_of
+from tapedebug.autograd.finite_diff.verdict import worst
+from tapedebug.autograd.options import ReferenceKind, Sample
 from tapedebug.autograd.plots import plot_errors, require_matplotlib
 from tapedebug.autograd.results.gradcheck_result import Coverage, GradcheckResult, PairResult, PairResults
 from tapedebug.autograd.results.pair_result import entries_of
@@ -153,21 +153,7 @@ def gradcheck_tape(
     _require_tape(tape)
     if plot_relative_error or plot_absolute_error:
         require_matplotlib()
-    options = Options(
-        nondet_tol=nondet_tol,
-        check_backward_ad=check_backward_ad,
-        check_forward_ad=check_forward_ad,
-        check_batched_grad=check_batched_grad,
-        check_batched_forward_grad=check_batched_forward_grad,
-        check_undefined_grad=check_undefined_grad,
-        check_grad_dtypes=check_grad_dtypes,
-        fast_mode=fast_mode,
-        masked=masked_of(masked, check_sparse_nnz),
-        reference=reference,
-        sample=sample,
-    ).checked()
-    tolerance = Tolerance(atol, rtol)
-    plan = CheckPlan(eps, tolerance, max_inputs_per_var, max_outputs_per_var, options=options).checked()
+    plan = CheckPlan.of(locals())
     require_executor(executor, "gradcheck_tape")
     choice = LaunchSelection(
         input_output_masks,

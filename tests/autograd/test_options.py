@@ -1,5 +1,6 @@
 """`nondet_tol`, `fast_mode`, `masked`, `reference` of `gradcheck`; and what PyTorch says of the same."""
 
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd import gradcheck, gradcheck_tape
+from tapedebug.autograd import gradcheck, gradcheck_tape, gradgradcheck
+from tapedebug.autograd.checks.adjoint_check import CheckPlan
+from tapedebug.autograd.options import Options
 from tests.autograd import kernels as k
 from tests.autograd.test_extra_checks import check, with_affine, with_tangent_of
 
@@ -34,6 +37,19 @@ def shaky(share: float) -> Any:
 def leaking(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     y[i] = x[i] * x[i] + 0.01 * x[(i + 1) % 300]
+
+
+@pytest.mark.parametrize("function", [gradcheck, gradcheck_tape, gradgradcheck])
+def test_every_option_reaches_the_plan_and_has_one_default(function: Callable[..., Any]) -> None:
+    given = {name: each.default for name, each in inspect.signature(function).parameters.items()}
+    plan = CheckPlan.of(given)
+    assert plan.options == Options()
+    shared = plan.settings().keys() & given.keys() - {"masked"}
+    assert {name: given[name] for name in shared} == {name: plan.settings()[name] for name in shared}
+    others = plan.settings().keys() - given.keys()
+    assert not others or function is gradgradcheck
+    changed = CheckPlan.of(given | {"eps": 1e-3, "max_outputs_per_var": 7, "nondet_tol": 0.5, "masked": True})
+    assert changed == CheckPlan(1e-3, plan.tolerance, -1, 7, options=Options(nondet_tol=0.5, masked=True))
 
 
 # ------------------------------------------------------------------ nondet_tol

@@ -8,8 +8,8 @@ with a search for the entry if a combination is wrong.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from tapedebug.autograd.array_types import Checkpoint
@@ -20,7 +20,7 @@ from tapedebug.autograd.checks.sparse_result import sparse_result
 from tapedebug.autograd.finite_diff.comparison import Comparison as Comparison
 from tapedebug.autograd.finite_diff.nondeterminism import nondeterministic_pairs
 from tapedebug.autograd.finite_diff.verdict import Tolerance
-from tapedebug.autograd.options import Options, positive, whole_number
+from tapedebug.autograd.options import Options, masked_of, positive, whole_number
 from tapedebug.autograd.results.gradcheck_result import PairResult
 from tapedebug.autograd.results.messages import note_swaps
 from tapedebug.autograd.sparse.pattern import Pattern, traced
@@ -55,6 +55,24 @@ class CheckPlan:
     max_outputs: int = -1
     dense: int = 0
     options: Options = field(default_factory=Options)
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> CheckPlan:
+        """Return the plan of a check from the arguments of `gradcheck`, by name; others are ignored.
+
+        Raises:
+            GradcheckError: An argument is invalid, or two do not fit together.
+        """
+        chosen = {each.name: arguments[each.name] for each in fields(Options) if each.name in arguments}
+        masked = masked_of(arguments["masked"], arguments.get("check_sparse_nnz"))
+        options = Options(**chosen | {"masked": masked}).checked()
+        return cls(
+            arguments["eps"],
+            Tolerance(arguments["atol"], arguments["rtol"]),
+            arguments["max_inputs_per_var"],
+            arguments["max_outputs_per_var"],
+            options=options,
+        ).checked()
 
     def checked(self) -> CheckPlan:
         """Return this plan if it is valid.
