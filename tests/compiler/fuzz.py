@@ -213,7 +213,8 @@ def tried_operations(seed: int, size: int = OPERATIONS) -> tuple[int, str]:
 def shortest_operations(seed: int, failure: str) -> str:
     """The shortest beginning of a chain that fails in the same way."""
     kind = failure.partition(":")[0]
-    size = next(n for n in range(1, OPERATIONS + 1) if tried_operations(seed, n)[1].startswith(kind))
+    sizes = range(1, OPERATIONS)
+    size = next((n for n in sizes if tried_operations(seed, n)[1].startswith(kind)), OPERATIONS)
     return f"# python -m tests.compiler.generator_operations {seed} {size}\n{Program(seed, size).text}"
 
 

@@ -109,8 +109,12 @@ class Chain:
             one, two = ([a.copy() for a in self.args] for _ in range(2))
             run(self.kernel, THREADS, one, lanes=lanes)
             run(self.kernel, THREADS, two, interpreted=True)
+            bits = t.bits_of(self.program.scalar)
+            # the vectors' own functions differ in the last places, and chains may multiply that by 1e5
+            near = 0.1 if bits == 16 else 1e-2 if bits == 32 else 1e-10
             for fine, text in zip(one, two, strict=True):
-                assert np.array_equal(np.isfinite(fine), np.isfinite(text))
+                wanted = text.astype(float)
+                np.testing.assert_allclose(fine.astype(float), wanted, near, near, equal_nan=True)
 
     def second(self) -> None:
         """Compare second derivatives with differences of the gradient."""
