@@ -8,13 +8,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TextIO
 
 from tapedebug._blas import one_thread
 from tapedebug._errors import ArgumentError
 from tapedebug._memory_retention import retention
+from tapedebug._processor_limit import ProcessorLimit
 from tapedebug._time_limit import OutOfTime as OutOfTime
 from tapedebug._time_limit import processor_time
 
@@ -32,26 +32,6 @@ GONE = (
     '<span class="tapedebug-gone"></span>'
 )
 """HTML that hides its own output: Jupyter cannot remove a single output, and an empty one leaves a gap."""
-
-
-@dataclass(frozen=True)
-class ProcessorLimit:
-    """A time limit in processor time of this process, which other programs on the machine do not shorten.
-
-    The compilation of kernels, which happens once on a machine, does not count.
-
-    Attributes:
-        seconds: The limit.
-        longest: The limit of a diagnosis that has not compared a gradient by then, or that found a wrong one,
-            which has to be explained, too.
-    """
-
-    seconds: float
-    longest: float
-
-    def part(self, share: float) -> ProcessorLimit:
-        """Return the limit of a part of the work."""
-        return ProcessorLimit(share * self.seconds, share * self.longest)
 
 
 class Progress:

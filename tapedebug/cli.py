@@ -41,7 +41,7 @@ from tapedebug._warp_watch import WarpWatch
 from tapedebug.formats import LEVELS, Run, fails, junit, one_line, sarif
 
 if TYPE_CHECKING:
-    from tapedebug._progress import ProcessorLimit
+    from tapedebug._processor_limit import ProcessorLimit
     from tapedebug._tape_retention import TapeRetention
     from tapedebug.contract import RecordedTape
     from tapedebug.diagnose import Diagnosis
@@ -568,8 +568,8 @@ def _diagnose(
 
     Without --max-seconds, the processor time of a program on NVIDIA Warp limits that of its diagnosis.
     """
+    from tapedebug._processor_limit import default_limit
     from tapedebug.diagnose import Diagnosis, diagnose
-    from tapedebug.diagnose.default_limit import default_limit
 
     diagnoses: list[Diagnosis] = []
     notes = recorder.coverage()

@@ -11,7 +11,8 @@ from tapedebug._config import debugging
 from tapedebug._errors import ArgumentError, BoundsError, TapedebugError
 from tapedebug._memory_retention import retention
 from tapedebug._process_state import preserve_process_state
-from tapedebug._progress import OutOfTime, ProcessorLimit, Progress
+from tapedebug._processor_limit import ProcessorLimit
+from tapedebug._progress import OutOfTime, Progress
 from tapedebug._tape_observers import recorded_tape
 from tapedebug._time_limit import enforced
 from tapedebug.autograd import end_to_end

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from tapedebug import _processor_limit
 from tapedebug._errors import TapedebugError
 from tapedebug._import_hook import AfterImport
 from tapedebug.cli import CONTINUED, main
-from tapedebug.diagnose import default_limit
 from tests.processes import ROOT
 
 PROGRAM = f"""
@@ -251,7 +251,7 @@ def test_the_program_limits_its_diagnosis(
     assert status == 0
     assert CONTINUED not in out
     for name in "TIMES", "LEAST", "LONGEST_TIMES", "LONGEST_LEAST":
-        monkeypatch.setattr(default_limit, name, 1e-9)
+        monkeypatch.setattr(_processor_limit, name, 1e-9)
     status, out, _ = run(before="import warp")
     assert status == 0
     assert "NOT CHECKED" in out

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from pathlib import Path
@@ -22,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from tests.programs.catalog import BY_NAME, PROGRAMS, Program
+from tests.programs.process import result_of, store, stored
 
-ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "differences.json"
 KINDS = {
     "loop": "values of a loop",
@@ -123,38 +120,8 @@ def row(kernels: dict[str, Any]) -> dict[str, Any]:
 
 def measure(program: Program) -> dict[str, Any]:
     """Run a program in a process and a folder of its own; return its row, or the reason for none."""
-    from tests.programs.table import KERNELS, OBJECTS, TIMEOUT
-
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder, "result.json")
-        environment = os.environ | {
-            "PYTHONPATH": str(ROOT),
-            "WARP_CACHE_PATH": str(KERNELS),
-            "TAPEDEBUG_CACHE_DIR": str(OBJECTS),
-            "TAPEDEBUG_CACHE_SIZE": "0",
-        }
-        command = [sys.executable, "-m", "tests.programs.differences", "--one", program.name, str(result)]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return {"failed": f"stopped after {TIMEOUT:.0f} s"}
-        if not result.exists():
-            return {"failed": (done.stderr.strip().splitlines() or ["no result"])[-1]}
-        found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
-        return row(found)
-
-
-def load() -> dict[str, Any]:
-    """Return the stored rows by program."""
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    found = result_of("tests.programs.differences", ["--one", program.name])
+    return found if "failed" in found else row(found)
 
 
 def name_of(limits: Iterable[tuple[str, int]]) -> str:
@@ -259,8 +226,8 @@ def main() -> None:
         Path(result).write_text(json.dumps(compare(session.tapes)), encoding="utf-8")
         return
     for name in sys.argv[1:]:
-        results = load() | {name: measure(BY_NAME[name])}
-        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        results = stored(RESULTS) | {name: measure(BY_NAME[name])}
+        store(RESULTS, results)
         print(name, results[name], flush=True)
 
 

@@ -53,7 +53,7 @@ def run(program: Program) -> None:
 def watched(program: Program) -> dict:
     """Run a program, watched, and diagnose its tapes as `tapedebug run` does; return what the table shows."""
     import tapedebug
-    from tapedebug.diagnose.default_limit import default_limit
+    from tapedebug._processor_limit import default_limit
 
     with tapedebug.watch_warp() as session:
         run(program)

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
-import json
 import os
 import platform
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from tests.programs import differences
 from tests.programs.catalog import BY_NAME, PROGRAMS, Program
 from tests.programs.judgements import JUDGEMENTS
+from tests.programs.process import ROOT, result_of, store, stored
 
-ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = ROOT / "docs" / "watched-programs.md"
-KERNELS = ROOT / "build" / "programs" / "kernels"
-"""The compiled kernels of Warp: if other programs empty the cache that they share, its compiler ends a program."""
-OBJECTS = ROOT / "build" / "programs" / "objects"
-"""The compiled kernels of tapedebug, without a limit of their size: other programs do not replace them."""
-TIMEOUT = 900.0
-"""Seconds after which a program is stopped."""
 
 
 def measure(program: Program, *, watched: bool = False) -> dict:
@@ -35,32 +25,7 @@ def measure(program: Program, *, watched: bool = False) -> dict:
         program: The program.
         watched: Watch it, and diagnose its tapes.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder, "result.json")
-        command = [sys.executable, "-m", "tests.programs.one", program.name, str(result)]
-        environment = os.environ | {
-            "PYTHONPATH": str(ROOT),
-            "PYTHONDONTWRITEBYTECODE": "",
-            "WARP_CACHE_PATH": str(KERNELS),
-            "TAPEDEBUG_CACHE_DIR": str(OBJECTS),
-            "TAPEDEBUG_CACHE_SIZE": "0",
-        }
-        try:
-            done = subprocess.run(
-                command + ["watched"] * watched,
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return {"failed": f"stopped after {TIMEOUT:.0f} s"}
-        if done.returncode or not result.exists():
-            return {"failed": (done.stderr.strip().splitlines() or ["no result"])[-1]}
-        found: dict = json.loads(result.read_text(encoding="utf-8"))
-        return found
+    return result_of("tests.programs.one", [program.name], ["watched"] * watched)
 
 
 def measure_all(names: Iterable[str]) -> None:
@@ -77,12 +42,17 @@ def measure_all(names: Iterable[str]) -> None:
         first = measure(program, watched=True)
         plain, watched = measure(program), measure(program, watched=True)
         again = measure(program), measure(program, watched=True)
-        for found, second in zip((plain, watched), again, strict=True):
-            found["seconds"] = min(found.get("seconds", 0.0), second.get("seconds", 0.0))
-        known["programs"][name] = row(plain, again[1] | {"seconds": watched["seconds"]}, first)
+        known["programs"][name] = row(*map(shorter, (plain, watched), again), first)
         known["programs"][name]["measured"] = today()
-        RESULTS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        store(RESULTS, known)
         print(name, known["programs"][name].get("verdict"), known["programs"][name].get("failed", ""))
+
+
+def shorter(one: dict, other: dict) -> dict:
+    """Return the results of the second of two runs, with the time of the shorter one; those of one that failed."""
+    if "failed" in one or "failed" in other:
+        return one if "failed" in one else other
+    return other | {"seconds": min(one["seconds"], other["seconds"])}
 
 
 def today() -> str:
@@ -122,10 +92,7 @@ def row(plain: dict, watched: dict, first: dict) -> dict:
 
 def load() -> dict:
     """Return the stored results."""
-    if RESULTS.exists():
-        found: dict = json.loads(RESULTS.read_text(encoding="utf-8"))
-        return found
-    return {"machine": "", "programs": {}}
+    return {"machine": "", "programs": {}} | stored(RESULTS)
 
 
 def machine() -> str:
@@ -220,7 +187,7 @@ def page(results: dict) -> str:
             lines.append(
                 f"| {program.name} | {finding['rule']} | `{finding['kernel']}` | {text} |".replace("`` ", "")
             )
-    lines += differences.section(differences.load())
+    lines += differences.section(stored(differences.RESULTS))
     lines += [
         "",
         "## How to make this page",

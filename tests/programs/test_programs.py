@@ -8,7 +8,8 @@ from tests.programs import differences
 from tests.programs.catalog import BY_NAME, DRIVERS, PACKAGES, PROGRAMS, REQUIREMENTS
 from tests.programs.judgements import JUDGEMENTS
 from tests.programs.one import engine_of
-from tests.programs.table import PAGE, ROOT, judgement, load, loud, measure, page
+from tests.programs.process import ROOT, result_of, stored
+from tests.programs.table import PAGE, judgement, load, loud, measure, page, shorter
 
 RESULTS = load()["programs"]
 
@@ -54,9 +55,9 @@ def test_operations_that_are_no_launches_are_counted_apart():
 
 
 def test_each_difference_between_the_engines_has_a_limitation_of_warp_by_name():
-    stored = differences.load()
-    assert set(stored) <= set(BY_NAME)
-    for name, found in stored.items():
+    known = stored(differences.RESULTS)
+    assert set(known) <= set(BY_NAME)
+    for name, found in known.items():
         assert not found.get("forward"), (name, found["forward"])
         for kernel, item in found.get("adjoint", {}).items():
             assert item["limits"], (name, kernel)
@@ -109,3 +110,15 @@ def test_a_program_gives_its_row_again(name):
     assert {finding["rule"] for finding in found["findings"] if finding["severity"] != "info"} == {
         finding["rule"] for finding in loud(RESULTS[name])
     }
+
+
+def test_the_time_of_two_runs_is_the_shorter_one_and_failures_stay():
+    one, other = {"seconds": 2.0, "verdict": "AGREE"}, {"seconds": 3.0, "verdict": "WRONG"}
+    assert shorter(one, other) == {"seconds": 2.0, "verdict": "WRONG"}
+    assert (
+        shorter(one, {"failed": "no mesh"}) == shorter({"failed": "no mesh"}, other) == {"failed": "no mesh"}
+    )
+
+
+def test_a_process_without_a_result_has_the_last_line_of_its_error():
+    assert result_of("tests.programs.one", ["no_such_program"]) == {"failed": "KeyError: 'no_such_program'"}

@@ -8,9 +8,9 @@ import pytest
 
 import tapedebug as wp
 from tapedebug import _progress, _time_limit
-from tapedebug._progress import OutOfTime, ProcessorLimit, Progress
+from tapedebug._processor_limit import ProcessorLimit, default_limit
+from tapedebug._progress import OutOfTime, Progress
 from tapedebug._time_limit import enforced, ensure
-from tapedebug.diagnose.default_limit import default_limit
 from tests.contract.test_end_to_end import recorded
 from tests.diagnose.test_time_limit import overwritten
 
