@@ -27,7 +27,9 @@ def test_one_percent_is_found(subject: Subject) -> None:
         assert wrong(result) == {(f"x{place}", "adjoint")}, result.summary()
         failing = result.failing
         assert failing is not None and failing.worst is not None
-        assert failing.worst.ad == pytest.approx((1 + injection.ERROR) * failing.worst.fd, rel=1e-3)
+        assert failing.worst.ad == pytest.approx(
+            (1 + injection.ERROR) * failing.worst.fd, rel=subject.tolerances["rtol"]
+        )
         assert not subject.is_rule or result.dot_product.message, "adjoint and tangent differ"
 
 
