@@ -7,7 +7,7 @@ were compared with differences, and if one is wrong, for its explanation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tapedebug._dataclass import dataclass
 
 TIMES, LEAST = 2.0, 3.0
 """The limit as a multiple of the program's processor time, and at least, in seconds."""

@@ -15,12 +15,12 @@ import tokenize
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import IO, Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError, TapedebugError
 
 STANDARD_INPUT = "<stdin>"

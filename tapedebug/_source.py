@@ -10,13 +10,14 @@ import stat
 import sys
 import weakref
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any, TypeGuard
 
 from tapedebug import _files
+from tapedebug._dataclass import dataclass
 from tapedebug._syntax import parsed
 
 LARGEST_SOURCE = 1 << 25

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._tape_observers import observers
 from tapedebug.contract import Array, RecordedTape
 

@@ -18,7 +18,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tapedebug._atomic import is_special, require_place, write_whole
 from tapedebug._completion import SHELLS, PrintCompletion
 from tapedebug._config import debugging
+from tapedebug._dataclass import dataclass
 from tapedebug._environment import environment
 from tapedebug._errors import TapedebugError
 from tapedebug._script import (

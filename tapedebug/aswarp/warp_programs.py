@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from tapedebug._dataclass import dataclass
 
 if TYPE_CHECKING:
     from tapedebug.runtime.foreign_engine import ForeignReverse

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._display import renderer
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import preserve_process_state

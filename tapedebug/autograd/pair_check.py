@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import GradcheckError
 from tapedebug._process_state import preserve_process_state
 from tapedebug._tape_observers import recorded_tape

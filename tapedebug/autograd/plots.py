@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import GradcheckError, TapedebugError
 from tapedebug._process_state import preserve_process_state
 from tapedebug.autograd.sparse.jacobian_dict import Key

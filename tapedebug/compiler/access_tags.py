@@ -13,9 +13,9 @@ and the later of two tags is the larger:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 from tapedebug.compiler.diagnostics import TOUCH, Diagnostic
 

@@ -8,8 +8,7 @@ the log, two words each time: the site's number (from bit 40) and the thread, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.access_tags import AccessKind
 
 THREAD_BITS = 40

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.parallel_info import Bound, Place, evaluated
 
 UNKNOWN, ALL = "unknown", "all"

@@ -7,11 +7,11 @@ source when the kernel is compiled.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 from tapedebug.lang import types as t
 from tapedebug.lang.lowering import SHORT_FLOATS

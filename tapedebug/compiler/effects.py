@@ -5,9 +5,10 @@ Launches ask for nothing else of a kernel that an earlier process compiled: the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapedebugError
 from tapedebug._source import Span
 from tapedebug.compiler.params import Param

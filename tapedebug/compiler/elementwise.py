@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import KernelTypeError, TapedebugError
 from tapedebug._files import ChangedSource
 from tapedebug._source import Origin, Span

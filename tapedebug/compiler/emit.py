@@ -7,8 +7,9 @@ came from.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.access_tags import AccessTagging
 from tapedebug.compiler.access_trace import TraceInfo
 from tapedebug.compiler.emit_native import NativeWriter

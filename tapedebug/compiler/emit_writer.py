@@ -7,10 +7,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 from tapedebug.compiler.access_tags import AccessTagging
 from tapedebug.compiler.access_trace import TraceInfo

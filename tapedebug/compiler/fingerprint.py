@@ -9,7 +9,6 @@ kernel one without an identity: it is lowered in every process.
 from __future__ import annotations
 
 import builtins
-import dataclasses
 import enum
 import hashlib
 import opcode
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapedebugError
 from tapedebug.compiler import target_fingerprint
 from tapedebug.compiler.function import Function, Gradient, closure_of, decorated_scope
@@ -57,7 +57,7 @@ class NoFingerprint(Exception):
     """Something is not known to be the same in another process."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Fingerprint:
     """Everything that a kernel's code depends on: sources, captured values, types, settings.
 

@@ -9,11 +9,11 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._files import ChangedSource, keep
 from tapedebug._source import Origin, Span

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 from tapedebug.compiler.diagnostics import Diagnostic
 

@@ -11,9 +11,10 @@ kernels are `print`, `assert` and `bounds_check`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 from tapedebug.compiler.params import Param as Param
 from tapedebug.lang.types import Scalar

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from struct import Struct
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.params import Param
 from tapedebug.lang import types as t
 

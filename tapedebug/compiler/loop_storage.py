@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 from tapedebug.compiler.ir import Block, For, Function, Op, Value, blocks_of
 

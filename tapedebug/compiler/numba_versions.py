@@ -18,11 +18,12 @@ import re
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler import objects
 from tapedebug.compiler.fingerprint import numba_fingerprint
 from tapedebug.compiler.function import Function

@@ -8,9 +8,10 @@ axis)` of the threads, and the operators of `OPERATORS` over bounds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import add, mul, sub
 from typing import Any
+
+from tapedebug._dataclass import dataclass
 
 Place = tuple[str, int]
 """A side, `"value"`, `"adjoint"`, `"dot"` or `"adjoint_dot"`, and a parameter."""

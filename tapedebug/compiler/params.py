@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.lang.types import ArrayType
 
 

@@ -7,9 +7,10 @@ uses whatever they hold by then; who wants to know what it gets must know which 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 from tapedebug.compiler.builder import is_free
 from tapedebug.compiler.ir import Block, Custom, For, If, Node, Value, While

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract.program import Array, Place, Replay
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType
 from typing import Any, Literal, Protocol, TypeAlias
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract.frames import FrameValues
 from tapedebug.contract.program import Array, OutsideWrite, Place, Values
 

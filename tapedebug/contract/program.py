@@ -14,10 +14,11 @@ overlap; names play no part. All values cross this boundary as NumPy arrays of s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
+
+from tapedebug._dataclass import dataclass
 
 Values: TypeAlias = np.ndarray[Any, Any]
 Seeds: TypeAlias = "Mapping[Array, Values]"

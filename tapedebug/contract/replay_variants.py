@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract.program import A, Array, Operation, RecordedTape, Replay, Values
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract.program import Place
 
 

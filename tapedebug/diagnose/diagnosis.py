@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug._display import renderer
 from tapedebug._errors import TapedebugError
 from tapedebug.diagnose import wording as words

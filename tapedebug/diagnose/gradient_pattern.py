@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import FACTOR_EXPLAINS
 from tapedebug.diagnose.experiments.experiment import Values
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import ClassVar
 
+from tapedebug._dataclass import dataclass
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.timings import Cost
 from tapedebug.trace import Finding

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapedebugError
 from tapedebug.contract import ElementConflicts, ElementTracking, RecordedTape
 from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile, measure

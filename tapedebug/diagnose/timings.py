@@ -6,8 +6,8 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from tapedebug._dataclass import dataclass
 from tapedebug.trace import Timing, Trace
 
 PER_OPERATION = 5e-6

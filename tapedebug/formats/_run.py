@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, get_args
 
+from tapedebug._dataclass import dataclass
 from tapedebug.trace import Finding, Location, Trace
 
 FailOn = Literal["warning", "error", "wrong"]

@@ -17,12 +17,13 @@ from __future__ import annotations
 import inspect
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.lang import types as t
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import OperandError, TapedebugError
 from tapedebug.lang import types as t
 from tapedebug.lang.compound_types import is_plain

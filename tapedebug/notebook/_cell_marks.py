@@ -5,10 +5,10 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tapedebug import _shell
+from tapedebug._dataclass import dataclass
 from tapedebug.diagnose.rules.overwrite import Overwrite as OverwriteRule
 from tapedebug.notebook._cell_sources import CellSource, cells
 from tapedebug.panel.panel_source import called, diagnosis_of

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tapedebug import _shell
+from tapedebug._dataclass import dataclass
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import ExecutionResult, InteractiveShell

@@ -11,10 +11,11 @@ the source where the tape was made, and only the newest panels stay open.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from tapedebug import _shell
+from tapedebug._dataclass import dataclass
 from tapedebug.panel.panel_source import made_at
 
 if TYPE_CHECKING:

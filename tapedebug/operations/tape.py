@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from tapedebug._clock import clock, tape_ids
+from tapedebug._dataclass import dataclass
 from tapedebug._display import renderer
 from tapedebug._errors import TapeError
 from tapedebug._float_types import is_short_float

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Hashable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tapedebug import _shell
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import ArgumentError, TapedebugError
 from tapedebug._source import display_file
 from tapedebug._tape_observers import live_tapes, program_tape, recorded_tape

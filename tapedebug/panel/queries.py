@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapedebugError
 from tapedebug.panel.check_runner import describe
 from tapedebug.panel.execution_lock import execution_lock

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.panel.panel_source import PanelSource
 from tapedebug.trace.recording import recording_of
 

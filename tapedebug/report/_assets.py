@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tapedebug._csp import source_hash
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapedebugError
 
 STATIC = Path(__file__).parent.parent / "static"

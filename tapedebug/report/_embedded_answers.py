@@ -11,8 +11,9 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from tapedebug._dataclass import dataclass
 
 if TYPE_CHECKING:
     from tapedebug.trace import Launch

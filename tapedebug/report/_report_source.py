@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import ArgumentError
 from tapedebug._tape_observers import recorded_tape
 from tapedebug.contract import RecordedTape, is_recorded_tape

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal
+
+from tapedebug._dataclass import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

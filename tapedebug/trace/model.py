@@ -11,11 +11,12 @@ the trace's lists. The JSON form (`Trace.to_json`) has the same names and is des
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._display import renderer
 from tapedebug._errors import TapedebugError
 

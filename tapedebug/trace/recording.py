@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FrameType
 from typing import Any, Literal
 from uuid import uuid4
 
+from tapedebug._dataclass import dataclass
 from tapedebug._environment import environment
 from tapedebug._interval_index import IntervalIndex
 from tapedebug._names import find_names

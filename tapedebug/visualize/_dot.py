@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tapedebug._dataclass import dataclass
 from tapedebug.trace import Argument, Launch, Sequence, Trace, without_numbers
 from tapedebug.visualize._fold import Folded, fold
 from tapedebug.visualize._marks import MOST, find_marks

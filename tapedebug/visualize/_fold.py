@@ -11,8 +11,9 @@ node, labelled accordingly, for all launches of a line in scopes of one name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tapedebug._dataclass import dataclass
 from tapedebug.trace import Launch, Sequence, Trace, scope_names, sequences_of, sequences_within
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tapedebug._dataclass import dataclass
 from tapedebug.trace import Finding, Launch, Trace
 from tapedebug.visualize._fold import Folded
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tapedebug._dataclass import dataclass
 
 MOST_LAUNCHES = 300
 """Largest number of launches drawn one by one; with more, edges are unreadable and `dot` takes minutes."""

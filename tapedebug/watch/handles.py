@@ -10,12 +10,12 @@ import gc
 import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._interception import not_intercepted
 from tapedebug.contract import Values
 from tapedebug.watch.hooks import WarpObject, look_up

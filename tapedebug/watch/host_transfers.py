@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass
 from types import FrameType
 
 from tapedebug._clock import clock
+from tapedebug._dataclass import dataclass
 from tapedebug._source import site_span
 from tapedebug.contract import Array, ArrivedArray, OutsideRead, Place, Stack, memory_key
 from tapedebug.watch.call_site import is_user, user_frame

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple, Protocol
 
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 
 Path = tuple[str, ...]

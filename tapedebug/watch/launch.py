@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
+from tapedebug._dataclass import dataclass
 from tapedebug._interception import not_intercepted
 from tapedebug._source import Site
 from tapedebug.contract import (

@@ -13,11 +13,11 @@ import ctypes
 import importlib
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapedebugError
 from tapedebug._float_types import MissingFloatTypeError, bfloat16_dtype, is_float
 from tapedebug._interception import not_intercepted

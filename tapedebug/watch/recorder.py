@@ -6,7 +6,6 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
 from types import FunctionType
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._interception import Handler
 from tapedebug._source import Site, Span, display_file
 from tapedebug._tape_observers import link, notify

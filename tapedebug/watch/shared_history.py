@@ -9,12 +9,13 @@ from __future__ import annotations
 import weakref
 import zlib
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
 from tapedebug._clock import clock
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import Array, EventKind, HistoryEvent, Operation, Place, Values, view_of
 from tapedebug.operations import OperationTape, Region
 from tapedebug.operations.pass_history import Norms, PassHistory, norm_of

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from typing import Any, Literal
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Checkpoint
 from tapedebug.autograd.checks.grids import columns_of, compare_grids, grid_result, rows_of
 from tapedebug.autograd.checks.large import check_large

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Bools, Checkpoint, Indices
 from tapedebug.autograd.finite_diff.comparison import EntryGrid
 from tapedebug.autograd.finite_diff.float32_noise import explain_suspects

@@ -10,12 +10,12 @@ input (float32 gradient against its twin). The entry is then found by bisection 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
 from tapedebug.autograd.finite_diff.bisect import EntryBisection
 from tapedebug.autograd.finite_diff.float32_noise import moved_inputs, scaled_pulls

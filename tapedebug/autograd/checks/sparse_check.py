@@ -10,11 +10,12 @@ agree is evaluated again on its own, from its own row and column, before it is r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats, Indices
 from tapedebug.autograd.finite_diff.comparison import SparseEntries
 from tapedebug.autograd.finite_diff.float32_noise import (

@@ -8,10 +8,10 @@ entries.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
 from tapedebug.autograd.finite_diff.jacobian_entries import along
 from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 from tapedebug.autograd.finite_diff.verdict import Reference, Tolerance

@@ -9,11 +9,11 @@ show if a chain should have been cut there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Checkpoint, Floats
 from tapedebug.autograd.subjects.long_vectors import BLOCK, dot, dot_of_sizes
 from tapedebug.autograd.subjects.probes import entry_scales, random_direction

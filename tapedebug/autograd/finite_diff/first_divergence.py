@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Values
 from tapedebug.autograd.subjects.probes import entry_scales, random_directions
 from tapedebug.autograd.subjects.shadow_program import Consume

@@ -15,10 +15,11 @@ then one in a million.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
 from tapedebug.autograd.finite_diff.comparison import EntryGrid
 from tapedebug.autograd.finite_diff.jacobian_entries import adjoints

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._float32_slope import STEPS, fitted_slopes
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
 from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate, slopes

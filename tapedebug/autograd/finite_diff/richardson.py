@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.thresholds import FUNCTION_ROUNDING, SLOPE_CONVERGED, SLOPE_CONVERGED_STEPS

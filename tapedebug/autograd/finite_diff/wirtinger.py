@@ -9,11 +9,11 @@ of w.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 

@@ -7,11 +7,11 @@ Each predicate tests all wrong entries, and names its cause only if it holds for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._float_types import float_info
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries

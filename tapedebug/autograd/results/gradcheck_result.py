@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from tapedebug._atomic import write_whole
+from tapedebug._dataclass import dataclass
 from tapedebug._environment import environment
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.finite_diff.dot_product_test import DotProduct, worst_of

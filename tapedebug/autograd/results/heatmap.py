@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Floats, Indices
 from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 from tapedebug.autograd.results.pair_result import Entry, Layout

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, SupportsIndex, overload
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries

@@ -6,13 +6,13 @@ import contextlib
 import io
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._atomic import is_special, write_whole
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.finite_diff.verdict import VERDICTS
 from tapedebug.autograd.subjects.repro_script import ReproScript, Writer

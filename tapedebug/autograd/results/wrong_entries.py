@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.finite_diff.compared_entries import ComparedEntries
 from tapedebug.autograd.thresholds import ENTRY_IS_ZERO, NUMBERS_EQUAL

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._progress import OutOfTime
 from tapedebug.autograd.array_types import Floats, Indices
 from tapedebug.autograd.finite_diff.jacobian_entries import differences

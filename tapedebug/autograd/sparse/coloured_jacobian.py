@@ -7,11 +7,11 @@ outputs also share runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Bools, Floats, Indices
 from tapedebug.autograd.finite_diff.jacobian_entries import along
 from tapedebug.autograd.sparse.boolean_matrix import TooManyEntries

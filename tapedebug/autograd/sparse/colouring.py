@@ -10,12 +10,12 @@ kinds of runs together can be fewer than either kind alone (Coleman, Verma, SIAM
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Bools, Floats, Indices, Values
 from tapedebug.autograd.sparse._colouring_kernels import kernels
 from tapedebug.autograd.sparse.pattern import Pattern

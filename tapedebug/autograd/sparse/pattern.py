@@ -14,13 +14,14 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import EngineArray, Indices
 from tapedebug.autograd.sparse.boolean_matrix import (
     BooleanMatrix,

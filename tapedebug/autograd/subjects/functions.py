@@ -6,11 +6,11 @@ import contextlib
 import inspect
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import GradcheckError, TapeError
 from tapedebug._tape_observers import unlist
 from tapedebug.autograd.array_types import EngineArray, Floats

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import GradcheckError
 from tapedebug._source import Span
 from tapedebug.autograd.array_types import Checkpoint, Values

@@ -10,11 +10,12 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import GradcheckError
 from tapedebug._syntax import parsed
 from tapedebug.autograd.subjects.pairs import Mask

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import ValueType
 from tapedebug.autograd.subjects.entry_names import value_type
 from tapedebug.autograd.subjects.program import Place

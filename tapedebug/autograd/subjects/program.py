@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from tapedebug._dataclass import dataclass
 from tapedebug._float_types import float_info
 from tapedebug.autograd.array_types import Floats, Indices
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import GradcheckError, TapeError
 from tapedebug._source import Span
 from tapedebug.autograd.array_types import DeviceLike, LaunchDim, Values

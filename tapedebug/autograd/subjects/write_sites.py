@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span, display_file
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.lang.types import is_float

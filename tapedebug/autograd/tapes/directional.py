@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from tapedebug import _time_limit
+from tapedebug._dataclass import dataclass
 from tapedebug._float32_slope import STEPS, fitted_slope
 from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tapedebug import _time_limit
+from tapedebug._dataclass import dataclass
 
 if TYPE_CHECKING:
     from tapedebug.autograd.subjects.whole_tape import WholeTape

@@ -12,12 +12,13 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug import _time_limit
+from tapedebug._dataclass import dataclass
 from tapedebug._display import renderer
 from tapedebug._memory_retention import retention
 from tapedebug._process_state import preserve_process_state

@@ -9,10 +9,11 @@ judged by itself, with its own steps, so that no intermediate error bar has to b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices
 from tapedebug.autograd.subjects.probes import random_directions, shape_index
 from tapedebug.autograd.subjects.program import Port

@@ -10,10 +10,10 @@ scatter, so the bar does not hide it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Floats
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape

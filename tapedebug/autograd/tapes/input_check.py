@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd.array_types import Floats, Indices
 from tapedebug.autograd.finite_diff.verdict import Verdict, worst

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tapedebug._dataclass import dataclass
 from tapedebug._progress import Progress
 from tapedebug.autograd.checks.adjoint_check import CheckPlan
 from tapedebug.autograd.checks.run_checks import run_checks

@@ -11,11 +11,12 @@ gradient.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import GradcheckError
 from tapedebug.autograd.array_types import Checkpoint, Floats, Values
 from tapedebug.autograd.subjects.aliases import first_of_each, overlapping, params_overlapping, same, unique

@@ -10,11 +10,12 @@ differences of the loss or, if the gradient is too small compared with the loss,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapedebugError
 from tapedebug._source import display_file
 from tapedebug.autograd.array_types import Checkpoint, Floats, Indices

@@ -20,11 +20,11 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._float32_slope import fitted_slope
 from tapedebug._float_types import is_float
 from tapedebug.autograd.array_types import Floats, Values

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Bools, Checkpoint, Floats
 from tapedebug.autograd.finite_diff.jacobian_entries import along, fine_for, in_chunks
 from tapedebug.autograd.finite_diff.verdict import Tolerance, Verdict

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._progress import OutOfTime, Progress
 from tapedebug.autograd.array_types import Loss
 from tapedebug.autograd.checks.adjoint_check import CheckPlan

@@ -12,7 +12,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tapedebug._dataclass import dataclass
 
 LONG = 4000
 """Instructions of a block from which on it is split."""

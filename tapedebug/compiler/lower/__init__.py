@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import KernelSyntaxError
 from tapedebug._source import Origin, Span
 from tapedebug.compiler import flatten, ir

@@ -8,11 +8,12 @@ import difflib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError
 from tapedebug._float_types import float_info
 from tapedebug._source import Origin, Span

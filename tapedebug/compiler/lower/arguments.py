@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.function import METHODS, Function
 from tapedebug.compiler.lower import contents, expressions, structs
 from tapedebug.compiler.lower._context import Context, Item, Items, Static

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.effects import AccessRecord
 from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower import components, control, custom, expressions, structs, views

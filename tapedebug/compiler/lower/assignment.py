@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.lower import (
     arrays,
     calls,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.lower import expressions
 from tapedebug.compiler.lower._context import Context
 from tapedebug.lang import types as t

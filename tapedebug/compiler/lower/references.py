@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.lower import arrays, assignment, calls, contents, operations, structs, syntax
 from tapedebug.compiler.lower._context import (

@@ -18,11 +18,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler import cache_limit, linker, objects
 from tapedebug.compiler.cache_limit import NATIVE
 from tapedebug.compiler.native.source import SYMBOL

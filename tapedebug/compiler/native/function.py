@@ -7,10 +7,10 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import KernelSyntaxError, KernelTypeError, TapedebugError
 from tapedebug._files import file_lines
 from tapedebug._source import Origin, Span

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tapedebug._dataclass import dataclass
 from tapedebug.lang import types as t
 
 FORWARD, ADJOINT, REPLAY = "forward", "adjoint", "replay"

@@ -8,9 +8,9 @@ order than one after the other: several at a time in lockstep, or chunks of them
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import combinations
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.ir import (
     ADJOINT,
     ADJOINT_DOT,

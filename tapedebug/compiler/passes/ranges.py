@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.ir import For, Function, Op, Value, walk
 from tapedebug.compiler.parallel_info import OPERATORS, Bound
 from tapedebug.lang import types as t

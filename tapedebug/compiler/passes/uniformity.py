@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.ir import Block, For, Function, If, Node, Op, Value, While, operands, walk
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES

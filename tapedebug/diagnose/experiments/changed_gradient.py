@@ -8,11 +8,11 @@ of a gradient after the pass, by clipping or zeroing it, are no part of this com
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.contract import Consume, ConsumedGradients, RecordedTape, Values
 

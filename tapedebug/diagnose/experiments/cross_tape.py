@@ -7,11 +7,12 @@ checkpoints are recorded again from the last window to the first, it is the tape
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import GRADIENT_WRONG, SEED_IS_ADJOINT
 from tapedebug.contract import Replay as TapeReplay
 from tapedebug.diagnose.experiments.experiment import Values

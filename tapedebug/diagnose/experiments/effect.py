@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import FLOAT32_RUNS_DIFFER
 from tapedebug.contract import Replay as TapeReplay
 from tapedebug.contract import TangentReplay

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.subjects.long_vectors import blocks
 from tapedebug.contract import Consume as Consume
 from tapedebug.contract import FollowedThread, ReverseDivergence, Stack, StoredLoop

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapeError
 from tapedebug.contract import Array, Copy, Operation, Resequencing, regions_of
 from tapedebug.diagnose.experiments.experiment import Values

@@ -6,11 +6,11 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._float_types import is_float
 from tapedebug.autograd.subjects.long_vectors import norm
 from tapedebug.autograd.thresholds import TIME_STEPPING

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import HOST_SUM_MULTIPLE
 from tapedebug.contract import FrameValues, OutsideReads, RecordedTape
 from tapedebug.diagnose.experiments.experiment import Values

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import ArrayMemory, Arrivals, ArrivedArray, NumberArguments, RecordedTape, Stack
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.experiments.places import location_at, place_of

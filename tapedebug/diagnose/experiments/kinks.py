@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import CannotFollow
 from tapedebug.diagnose.experiments.places import code_of, place_of
 from tapedebug.trace import Launch, Location

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapeError
 from tapedebug.contract import Array, Float64, SingleReplay, Values
 from tapedebug.diagnose.experiments.experiment import LaunchFlow

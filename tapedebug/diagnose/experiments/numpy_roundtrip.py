@@ -7,10 +7,10 @@ wrote, and whose content equals (bit for bit, or up to factor and offset) an ear
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import ROUNDTRIP_MULTIPLE
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.rule_context import RuleContext

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._float_types import float_info, is_float
 from tapedebug.autograd.thresholds import STEP_ALONG_GRADIENT, STEP_BEYOND_CHANCE, STEP_IS_MULTIPLE
 from tapedebug.contract import Array, Values, ValueSamples

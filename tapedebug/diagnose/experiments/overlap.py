@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import ElementQuery, ElementTracking
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ and an artificial adjoint beyond the operation that has no slope, make the other
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._float_types import is_float
 from tapedebug.contract import Array, Operation, Replay, Values
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._even_sample import evenly_spread
 from tapedebug.contract import CannotFollow, LocalDerivative
 from tapedebug.diagnose.experiments.places import code_of, place_of

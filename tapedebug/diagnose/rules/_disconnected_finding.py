@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tapedebug._dataclass import dataclass
 from tapedebug.diagnose.rule import EVIDENCE, RuleFinding
 
 CODE = "disconnected"

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import INTEROP_GRADIENT_CHANGED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments import interop_entries as interop

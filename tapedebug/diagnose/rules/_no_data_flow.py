@@ -8,11 +8,11 @@ right gradient of 0, which the coverage notes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import HostRead
 from tapedebug.diagnose.experiments.numpy_roundtrip import find_roundtrips, tells_apart

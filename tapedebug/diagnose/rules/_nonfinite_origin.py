@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import Consume, NonfiniteOperation, Place
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import location_at

@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import ZERO_GRADIENT_CURVED, ZERO_GRADIENT_NOISE
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule import inputs_of

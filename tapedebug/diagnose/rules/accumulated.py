@@ -9,11 +9,12 @@ pass alone is measured by a replay.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values

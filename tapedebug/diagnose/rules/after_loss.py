@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values, relative_errors

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._even_sample import evenly_spread
 from tapedebug.autograd.tapes.custom_gradients import is_gradient_off
 from tapedebug.contract import (

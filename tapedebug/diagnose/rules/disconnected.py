@@ -9,10 +9,11 @@ is cut is reported separately: a flat operation such as `floor`, or a slope that
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Experiment
 from tapedebug.diagnose.rule import Repair, TapeRule, inputs_of

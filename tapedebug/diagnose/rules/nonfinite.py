@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._float_types import is_float
 from tapedebug.autograd.thresholds import OVERFLOW_EXPLAINED
 from tapedebug.contract import CannotFollow, FollowedThread, NonfiniteOperation

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import EarlierRecording, EarlierRecordings, RecordedTape
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule import TapeRule

@@ -7,10 +7,11 @@ nothing. Each tape alone is right, and no pass has an error; the gradient is tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.contract import Array
 from tapedebug.diagnose import wording as words

@@ -8,9 +8,10 @@ experiment. The overwrites of a time loop are one finding.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG, OVERWRITE_ROUNDING
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.overlap import SharedElements, shared_elements

@@ -12,11 +12,12 @@ gradient that was read earlier.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.optimizer_step import OptimizerStep, Relation, optimizer_step, relation
 from tapedebug.diagnose.rule import CrossTapeRule

@@ -8,9 +8,10 @@ the values of the forward pass, and once on the current content of memory.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.ablation import consumed_by

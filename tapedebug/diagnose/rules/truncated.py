@@ -12,10 +12,11 @@ gradient, or whose own gradient was zeroed between two passes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import GRADIENT_WRONG
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.cross_tape import (

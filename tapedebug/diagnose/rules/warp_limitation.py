@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG, WARP_GRADIENT_ROUNDING
 from tapedebug.contract import ReverseDivergence
 from tapedebug.diagnose import wording as words

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._even_sample import evenly_spread
 from tapedebug.contract import Operation
 from tapedebug.diagnose.trace_analysis.loops import Loop, loops

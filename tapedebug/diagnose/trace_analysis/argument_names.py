@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from tapedebug._dataclass import dataclass
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.trace_analysis.kernel_source import source_file
 from tapedebug.trace import Argument, Launch, Trace

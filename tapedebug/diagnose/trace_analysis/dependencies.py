@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from tapedebug._dataclass import dataclass
 from tapedebug.trace import Argument, ArrayInfo, Launch, Trace, Version
 
 Node = tuple[int, int]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tapedebug._dataclass import dataclass
 from tapedebug.trace import Summary, Trace
 
 

@@ -11,7 +11,7 @@ import ast
 import linecache
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from types import CodeType
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._float_types import is_float
 from tapedebug._source import display_file
 from tapedebug.contract import Array, FrameValues, Length

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tapedebug._dataclass import dataclass
 from tapedebug.trace import Trace
 from tapedebug.trace.model import Sequence
 from tapedebug.trace.repeats import sequences_of, sequences_within

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.diagnose import wording as words
 from tapedebug.trace import Argument, Launch, Trace, Version
 

@@ -8,9 +8,10 @@ values.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.trace_analysis.dependencies import overlaps
 from tapedebug.trace import Launch, Trace

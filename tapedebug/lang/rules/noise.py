@@ -8,10 +8,10 @@ at the corners of a cell, blended by a polynomial of degree 5: its first two der
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.lang import types as t
 from tapedebug.lang.lowering import Instructions, double, fitting, function, llvm_type
 from tapedebug.lang.rules._quantities import inner, scalar, vector

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.lang import types as t
 from tapedebug.lang.lowering import Instructions, cast, fitting, function
 from tapedebug.lang.rules._quantities import scalar, vector

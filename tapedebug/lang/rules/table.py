@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.lang import types as t
 from tapedebug.lang.lowering import FUNCTIONS, Function
 

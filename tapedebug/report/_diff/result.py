@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.report._diff.align import Run
 
 if TYPE_CHECKING:

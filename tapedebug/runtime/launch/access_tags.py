@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 from tapedebug.compiler.access_tags import EPOCH_SHIFT, EPOCHS, SITES, THREAD, Site, site_of, tag_of
 from tapedebug.lang import types

@@ -6,11 +6,11 @@ import copy
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import LaunchError
 from tapedebug._float_types import is_float, is_short_float
 from tapedebug.lang import types

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.parallel_info import Place
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.parallel_info import NEAR, SUM, Place, Share, evaluated
 from tapedebug.compiler.work_queue import CALL, HEAD, SUMMED, adder
 from tapedebug.lang import types

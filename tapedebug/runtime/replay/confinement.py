@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import Confinement, LiveArrays
 from tapedebug.runtime.capabilities import TAPE
 from tapedebug.runtime.launch.bounds_precheck import are_confined

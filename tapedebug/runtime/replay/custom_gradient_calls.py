@@ -8,11 +8,12 @@ those of the results, and those that other uses of the arguments have accumulate
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._float_types import is_float, is_short_float
 from tapedebug.compiler.rule_evaluation import evaluate
 from tapedebug.contract import CannotFollow, CheckedCall, PartialDerivative

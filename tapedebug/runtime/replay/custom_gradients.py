@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.function import Function
 from tapedebug.compiler.ir import NATIVE, ops_of
 from tapedebug.compiler.passes.custom import calls_with_gradient, own_adjoints

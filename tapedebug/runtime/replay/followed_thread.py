@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 from tapedebug.contract import LocalDerivative, Threads, Values
 from tapedebug.lang.rules import RULES

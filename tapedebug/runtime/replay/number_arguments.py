@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import NumberArguments, Replay, Stack
 from tapedebug.lang import types
 from tapedebug.runtime.capabilities import OPERATION

@@ -8,10 +8,10 @@ first, again with them: at most three forward runs in total. Values and gradient
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.runtime.memory.buffer import Bytes
 from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.replay.shadow_memory import ShadowBuffer, copied

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tapedebug import contract
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapeError
 from tapedebug.lang.types import float64 as float64_type
 from tapedebug.runtime import capabilities

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapeError
 from tapedebug.contract import Copy, Operation, Resequencing
 from tapedebug.lang.types import float64 as double

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import SingleReplay
 from tapedebug.lang.types import float64 as float64_type
 from tapedebug.runtime.capabilities import OPERATION

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._config import config
+from tapedebug._dataclass import dataclass
 from tapedebug._float_types import is_float
 from tapedebug.compiler.rule_evaluation import evaluate
 from tapedebug.contract import CannotFollow, NonfiniteOperation

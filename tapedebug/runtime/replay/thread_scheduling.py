@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import Array, Replay, ThreadSchedule, ThreadScheduling, Values
 from tapedebug.runtime.capabilities import TAPE
 from tapedebug.runtime.launch.plan import Runner

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.access_trace import SLOTS, THREAD_BITS, TracedSite
 from tapedebug.compiler.kernel_queries import traced
 from tapedebug.runtime.memory.array import array

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import BoundsError
 from tapedebug._source import Span
 from tapedebug.compiler.access_tags import NEVER, RACED, SITE_SHIFT, SITES, THREAD, UNSET

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import ArrayMemory, ArrayOrigins
 from tapedebug.runtime.capabilities import TAPE
 from tapedebug.runtime.memory.array import array

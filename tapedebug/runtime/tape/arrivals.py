@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span, site_span
 from tapedebug.contract import Arrivals, ArrivedArray, Stack
 from tapedebug.runtime.capabilities import TAPE

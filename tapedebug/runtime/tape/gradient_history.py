@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from tapedebug._clock import clock
+from tapedebug._dataclass import dataclass
 from tapedebug._float_types import is_float
 from tapedebug.runtime.state import here, state
 from tapedebug.runtime.tape.frame_values import frame_values

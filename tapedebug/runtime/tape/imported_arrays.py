@@ -8,12 +8,12 @@ read.
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapedebug._clock import clock
+from tapedebug._dataclass import dataclass
 from tapedebug.runtime.memory.buffer import Buffer, Window
 from tapedebug.runtime.state import state
 from tapedebug.runtime.tape.record import Stack, call_stack

@@ -9,11 +9,11 @@ for `recompute`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapeError
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, RangeState, SavedValue, elements_of

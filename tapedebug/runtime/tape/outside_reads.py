@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tapedebug._dataclass import dataclass
 from tapedebug._source import site_span
 from tapedebug.contract import OutsideRead, OutsideReads
 from tapedebug.runtime.capabilities import TAPE

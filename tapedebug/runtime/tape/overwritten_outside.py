@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tapedebug._dataclass import dataclass
 from tapedebug.contract import OverwrittenOutside
 from tapedebug.runtime.capabilities import TAPE
 from tapedebug.runtime.memory.array import array

@@ -13,10 +13,10 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._clock import clock
+from tapedebug._dataclass import dataclass
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.buffer_versions import VIEWS
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tapedebug import contract
+from tapedebug._dataclass import dataclass
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed, values_of
 from tapedebug.runtime.reverse.seeds import SeedMap, Seeds

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tapedebug._dataclass import dataclass
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.buffer_versions import RangeState, SavedValue
 from tapedebug.runtime.tape.tracker import Tracker

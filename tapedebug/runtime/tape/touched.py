@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapeError
 from tapedebug._source import Span, display_file
 from tapedebug.compiler.access_tags import SITE_SHIFT, SITES, THREAD

@@ -8,10 +8,10 @@ transpose of its derivative, so it is most likely Warp's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._float_types import float_info, is_short_float
 from tapedebug.contract import Access, Array, Values
 from tapedebug.operations.memory import Memory

@@ -6,12 +6,13 @@ import copy
 import ctypes
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import BoundsError
 from tapedebug.compiler.access_tags import tag_of
 from tapedebug.contract import (

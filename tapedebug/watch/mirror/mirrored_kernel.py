@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapedebugError
 from tapedebug.compiler.effects import differentiable
 from tapedebug.compiler.kernel import Kernel

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
+from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapedebugError
 from tapedebug._source import Site, Span
 from tapedebug.compiler.kernel_queries import warp_divergences_of

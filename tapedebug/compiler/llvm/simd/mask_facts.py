@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from tapedebug._dataclass import dataclass
 
 if TYPE_CHECKING:
     from tapedebug.compiler.llvm.simd.vector_values import LinearValue

@@ -6,8 +6,7 @@ between the address and the mask.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tapedebug._dataclass import dataclass
 from tapedebug.lang.lowering import BITS, FLOATS, alignment, llvm_type
 
 ALIGN_IS_ATTRIBUTE = 22

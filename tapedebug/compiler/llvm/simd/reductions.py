@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.llvm.expressions import Operand
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.vector_calls import shuffle

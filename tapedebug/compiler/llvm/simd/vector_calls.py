@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.linker import VECTOR_LIBRARY
 from tapedebug.compiler.llvm.library import call_of
 from tapedebug.lang.lowering import FUNCTIONS, Instructions, llvm_type, splat, vector_type

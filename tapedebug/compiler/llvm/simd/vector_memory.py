@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.library import in_memory, scalar
 from tapedebug.compiler.llvm.simd.gathered_indices import GatheredIndices, NotWorthIt

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tapedebug._dataclass import dataclass
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
 from tapedebug.compiler.llvm.library import STACK, call_of, scalar
 from tapedebug.compiler.llvm.machine import llvm_version, vector_bits
