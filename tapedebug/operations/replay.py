@@ -22,7 +22,8 @@ from tapedebug.operations.operation import (
 from tapedebug.operations.replay_memory import Plan, Range
 
 if TYPE_CHECKING:
-    from tapedebug.operations.tape import Injection, OperationTape
+    from tapedebug.operations.outside_writes import Injection
+    from tapedebug.operations.tape import OperationTape
 
 
 class _Need:

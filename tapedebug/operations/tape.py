@@ -32,8 +32,16 @@ from tapedebug.contract import (
     Values,
     memory_key,
 )
-from tapedebug.operations.memory import Bytes, Memory, Region, widened
+from tapedebug.operations.memory import Bytes, Memory, Region
 from tapedebug.operations.operation import ExecutableOperation, RunsInFloat64, caller_place
+from tapedebug.operations.outside_writes import (
+    UNSEEN,
+    Injection,
+    Mask,
+    OutsideWrite,
+    OutsideWrites,
+    WriteOrigin,
+)
 from tapedebug.operations.pass_history import PassHistory
 from tapedebug.operations.recorded_memory import GRAIN, RecordedRegion, SnapshotBudget, Touched
 from tapedebug.operations.replay import OperationReplay
@@ -46,10 +54,6 @@ if TYPE_CHECKING:
     from tapedebug.operations.adjoint_values import When
 
 T = TypeVar("T")
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
-
-REPLACED = 1000
-"""Number of outside writes after the last pass that are listed at least; up to twice as many are."""
 
 
 @dataclass(slots=True)
@@ -60,72 +64,6 @@ class Scope:
     parent: int | None
     first: int
     last: int | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Injection:
-    """Bytes written outside the tape before operation `at`, found by comparison.
-
-    Attributes:
-        at: The number of operations recorded then.
-        region: The memory.
-        start: The first byte that changed, rounded down to `GRAIN`.
-        changed: A mask of the changed bytes from `start` on.
-        content: The bytes.
-        settled: A reverse pass had already run over all operations recorded by then.
-        clock: The time.
-        call_site: The place in the program, if it is known.
-        how: The way it was written.
-        passes: The number of reverse passes by then.
-    """
-
-    at: int
-    region: Hashable
-    start: int
-    changed: Mask
-    content: Bytes
-    settled: bool
-    clock: int
-    call_site: Place | None = None
-    how: str = "unseen"
-    passes: int = 0
-
-    def with_later(self, start: int, changed: Mask) -> tuple[int, Mask]:
-        """Return the range and the mask of this write and a later one; the mask of this one may change."""
-        low, high = min(start, self.start), max(start + changed.size, self.start + self.changed.size)
-        both = self.changed
-        if (low, high) != (self.start, self.start + self.changed.size):
-            both = np.zeros(high - low, np.bool_)
-            both[self.start - low :][: self.changed.size] = self.changed
-        both[start - low :][: changed.size] |= changed
-        return low, both
-
-    def load(self, memory: Memory) -> None:
-        """Write the changed bytes into the memory of a replay."""
-        there = memory.range(self.region, self.start, self.start + self.content.size)
-        dtype = memory.wide.get(self.region)
-        if dtype is not None:
-            where = self.changed.reshape(-1, dtype.itemsize).any(1)
-            there.view(np.float64)[where] = widened(self.content, dtype).view(np.float64)[where]
-        else:
-            there[self.changed] = self.content[self.changed]
-
-    def touches(self, array: Array) -> bool:
-        """True if bytes of an array changed."""
-        low, high = array.start - self.start, array.stop - self.start
-        return array.region == self.region and high > 0 and bool(self.changed[max(0, low) : high].any())
-
-
-@dataclass(slots=True, eq=False)
-class OutsideWrite:
-    """A write to an array of the tape that is not on it."""
-
-    at: int
-    array: Array
-    settled: bool
-    clock: int
-    call_site: Place | None = None
-    how: str = "unseen"
 
 
 @dataclass(slots=True, eq=False)
@@ -211,9 +149,7 @@ class OperationTape:
         self._names: dict[Hashable, list[str]] = {}
         self._budget = SnapshotBudget() if budget is None else budget
         self._seen: dict[Region, RecordedRegion] = {}
-        self._injections: list[Injection] = []
-        self._replaced: list[OutsideWrite] = []  # settled writes whose content later ones have replaced
-        self._injected: dict[int, list[Injection]] = {}
+        self._writes = OutsideWrites()
         self._scope: int | None = None
         self._set_aside: _SetAside | None = None
         self._reversed_in_block = False
@@ -255,9 +191,8 @@ class OperationTape:
     def _split(self, count: int) -> None:
         """Set all operations aside but the first `count`."""
         if count < len(self.operations):
-            self._set_aside = _SetAside(self.operations[count:], list(self._injections), self.scopes)
+            self._set_aside = _SetAside(self.operations[count:], self._writes.split(count), self.scopes)
             del self.operations[count:]
-            self._injections = [write for write in self._injections if write.at <= count]
             self.scopes = [
                 replace(scope, last=None if scope.last is None else min(scope.last, count - 1))
                 for scope in self.scopes
@@ -269,14 +204,8 @@ class OperationTape:
         """Add the operations that were set aside, before what was written since."""
         aside, self._set_aside = self._set_aside, None
         if aside is not None:
-            known = set(map(id, aside.injections))
-            since = [write for write in self._injections if id(write) not in known]
             self.operations += aside.operations
-            for write in since:
-                self._injected[write.at].remove(write)
-                write.at = len(self.operations)
-                self._injected.setdefault(write.at, []).append(write)
-            self._injections = [*aside.injections, *since]
+            self._writes.restore(aside.injections, len(self.operations))
             self.scopes = aside.scopes
             self.given_values = None
 
@@ -376,7 +305,7 @@ class OperationTape:
         """
         region = _region(array)
         if region in self._seen:
-            self._look(region, array.start, array.stop, how, call_site, at)
+            self._look(region, array.start, array.stop, WriteOrigin(how, call_site, at))
 
     def about_to_write(self, array: Array) -> None:
         """Note that the program is about to write an array outside the tape."""
@@ -492,70 +421,30 @@ class OperationTape:
         for region in list(self._seen):
             self._look(region, 0, region.nbytes)
 
-    def _look(
-        self,
-        region: Region,
-        start: int,
-        stop: int,
-        how: str = "unseen",
-        call_site: Place | None = None,
-        at: int | None = None,
-    ) -> RecordedRegion:
+    def _look(self, region: Region, start: int, stop: int, origin: WriteOrigin = UNSEEN) -> RecordedRegion:
         """Find a write outside the tape to a range; return what is stored of its region."""
         seen = self._seen.get(region)
         if seen is None:
             return self._see(region)
         found = seen.changed(start, stop)
         if found is not None:
-            self._inject(seen, *found, how, call_site, at)
+            self._inject(seen, *found, origin)
         return seen
 
-    def _inject(
-        self,
-        seen: RecordedRegion,
-        first: int,
-        changed: Mask,
-        how: str = "unseen",
-        call_site: Place | None = None,
-        at: int | None = None,
-    ) -> None:
+    def _inject(self, seen: RecordedRegion, first: int, changed: Mask, origin: WriteOrigin = UNSEEN) -> None:
         """Store the bytes of a write outside the tape that was found by comparison."""
-        region, settled = seen.region, self._is_settled()
-        there = self._injected.setdefault(len(self.operations), [])
-        earlier = self._replaceable(there, region) if settled else None
+        region, at = seen.region, len(self.operations)
+        settled, passes = self._is_settled(), len(self.reverse_passes)
+        earlier = None
+        if settled and self._set_aside is None:
+            earlier = self._writes.replaceable(at, region, passes)
         if earlier is not None:
-            self._replaced += self._as_outside_writes(earlier)
-            if len(self._replaced) >= 2 * REPLACED:
-                del self._replaced[REPLACED // 2 : REPLACED]
-            there.remove(earlier)
-            self._injections.remove(earlier)
+            self._writes.remove(earlier, self._as_outside_writes(earlier))
             first, changed = earlier.with_later(first, changed)
-        write = Injection(
-            len(self.operations),
-            region,
-            first,
-            changed,
-            region.values[first : first + changed.size].copy(),
-            settled,
-            clock.tick() if at is None else at,
-            call_site,
-            how,
-            len(self.reverse_passes),
-        )
-        self._injections.append(write)
-        there.append(write)
-
-    def _replaceable(self, writes: Sequence[Injection], region: Region) -> Injection | None:
-        """Return the last write of a region, if no operation or pass can tell it from one that follows.
-
-        Training loops write their parameters after each pass: without this, tapes that are kept would store
-        the parameters of each step.
-        """
-        if self._set_aside is not None:
-            return None
-        found = (write for write in reversed(writes) if write.region is region)
-        last = next(found, None)
-        return last if last is not None and last.settled and last.passes == len(self.reverse_passes) else None
+        content = region.values[first : first + changed.size].copy()
+        time = clock.tick() if origin.clock is None else origin.clock
+        site, how = origin.call_site, origin.how
+        self._writes.add(Injection(at, region, first, changed, content, settled, time, site, how, passes))
 
     def _is_settled(self) -> bool:
         """True if a reverse pass has run over all operations recorded so far."""
@@ -564,7 +453,7 @@ class OperationTape:
     def last_writer(self, region: Region, start: int, stop: int) -> ExecutableOperation | None:
         """Return the last operation that wrote bytes of a region; None if others have written since."""
         seen = self._seen.get(region)
-        late = self._injected.get(len(self.operations), ())
+        late = self._writes.before(len(self.operations))
         if seen is None or not seen.is_unchanged(start, stop) or any(w.region is region for w in late):
             return None
         for operation in reversed(self.operations):
@@ -586,42 +475,22 @@ class OperationTape:
     @property
     def stored_bytes(self) -> int:
         """The number of bytes that are stored of the program's memory."""
-        return sum(seen.nbytes for seen in self._seen.values()) + sum(
-            w.content.size for w in self._injections
-        )
+        return sum(seen.nbytes for seen in self._seen.values()) + sum(w.content.size for w in self._writes)
 
     def injections(self, at: int, /) -> list[Injection]:
         """Return the outside writes just before an operation, or after the last one."""
-        found = self._injected.get(at)
+        found = self._writes.before(at)
         return [write for write in found if write.region in self.regions] if found else []
 
     @property
     def outside_writes(self) -> list[OutsideWrite]:
         """The writes to arrays of the tape that are not on it, in order; of many late ones, not all."""
-        found = [each for write in self._injections for each in self._as_outside_writes(write)]
-        return sorted([*self._replaced, *found], key=lambda write: write.clock) if self._replaced else found
+        found = [each for write in self._writes for each in self._as_outside_writes(write)]
+        replaced = self._writes.replaced
+        return sorted([*replaced, *found], key=lambda write: write.clock) if replaced else found
 
     def _as_outside_writes(self, write: Injection) -> list[OutsideWrite]:
-        return [
-            OutsideWrite(write.at, array, write.settled, write.clock, write.call_site, write.how)
-            for array in self._arrays_of(write)
-        ]
-
-    def _arrays_of(self, write: Injection) -> list[Array]:
-        """Return the smallest array with all changed bytes; else the largest ones with some of them."""
-        known = {(a.start, a.stop): a for a in self.regions.get(cast("Region", write.region), ())}
-        touched = sorted((a for a in known.values() if write.touches(a)), key=lambda a: a.stop - a.start)
-        first, stop = write.start + int(write.changed.argmax()), write.start + write.changed.size
-        if not write.changed[-1]:  # of a large region all bytes count, and to search them takes a millisecond
-            stop -= int(write.changed[::-1].argmax())
-        for array in touched:
-            if array.start <= first and stop <= array.stop:
-                return [array]
-        kept: list[Array] = []
-        for array in reversed(touched):
-            if not any(a.start <= array.start and array.stop <= a.stop for a in kept):
-                kept.append(array)
-        return kept[::-1]
+        return write.of(write.arrays(self.regions.get(cast("Region", write.region), ())))
 
     # -- the debugger's contract --------------------------------------------------------------------------
 

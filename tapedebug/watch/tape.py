@@ -59,6 +59,7 @@ from tapedebug.operations import (
     RunsInFloat64,
     SnapshotBudget,
 )
+from tapedebug.operations.outside_writes import UNSEEN, WriteOrigin
 from tapedebug.operations.pass_history import norm_of
 from tapedebug.operations.recorded_memory import RecordedRegion
 from tapedebug.operations.replay_memory import IdleReplays
@@ -280,7 +281,7 @@ class WatchedTape(OperationTape):
 
     def _find_late_writes(self, inputs: Sequence[Array]) -> None:
         """Find what NumPy has written into large inputs, of which only samples are compared before."""
-        injected = {write.region for write in self._injections}
+        injected = {write.region for write in self._writes}
         for region in {cast("Region", array.region): None for array in inputs}:
             if region not in injected and (found := self._seen[region].changed_from_start()) is not None:
                 self._inject(self._seen[region], *found)
@@ -294,24 +295,16 @@ class WatchedTape(OperationTape):
                 kept.append(launch)
         self.unrecorded = kept[::-1]
 
-    def _inject(
-        self,
-        seen: RecordedRegion,
-        first: int,
-        changed: Mask,
-        how: str = "unseen",
-        call_site: Place | None = None,
-        at: int | None = None,
-    ) -> None:
+    def _inject(self, seen: RecordedRegion, first: int, changed: Mask, origin: WriteOrigin = UNSEEN) -> None:
         """Store the bytes of a write outside the tape; see `OperationTape`.
 
         One that was found by comparison may be that of an operation which another tape recorded meanwhile.
         """
-        if call_site is None:
+        if origin.call_site is None:
             found = self.history.written_by_others(seen.region, first, first + changed.size)
             if found is not None:
-                how, call_site = "launch", found.call_site
-        super()._inject(seen, first, changed, how, call_site, at)
+                origin = replace(origin, how="launch", call_site=found.call_site)
+        super()._inject(seen, first, changed, origin)
 
     def was_input(self, array: Array) -> bool:
         """True if the last reverse pass left a gradient of an array."""
@@ -425,7 +418,7 @@ class WatchedTape(OperationTape):
             if tensor is not None and tensor.requires_grad and tensor.is_leaf and tensor.grad is None:
                 name = next(iter(self.names(array)), "an input")
                 self.gaps[LEFT_BEHIND.format(name=name)] = 1
-        if any(write.settled for write in self._injections):
+        if any(write.settled for write in self._writes):
             self.gaps[MOVED_ON] = 1
             return
         for array, before in self._gradients.items():

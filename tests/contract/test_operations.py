@@ -8,8 +8,7 @@ import pytest
 from tapedebug import TapeError, contract
 from tapedebug._float32_slope import fitted_slope, slope
 from tapedebug._time_limit import OutOfTime
-from tapedebug.operations import Memory, Region
-from tapedebug.operations import tape as operations_tape
+from tapedebug.operations import Memory, Region, outside_writes
 from tapedebug.operations.adjoint_values import given_values
 from tests.reference_engine import Tape, array, zeros
 from tests.reference_operations import (
@@ -199,7 +198,7 @@ def test_the_steps_of_a_training_loop_are_listed_and_stored_once(monkeypatch):
     with tape:
         square(x, zeros(*x.shape))
     np.testing.assert_array_equal(tape.new_replay().forward().values(x), x.values)
-    monkeypatch.setattr(operations_tape, "REPLACED", 4)
+    monkeypatch.setattr(outside_writes, "REPLACED", 4)
     tape.backward(loss)
     for _ in range(20):
         w.values[...] += 1
