@@ -569,7 +569,8 @@ def _diagnose(
     Without --max-seconds, the processor time of a program on NVIDIA Warp limits that of its diagnosis.
     """
     from tapedebug._processor_limit import default_limit
-    from tapedebug.diagnose import Diagnosis, diagnose
+    from tapedebug.diagnose import diagnose
+    from tapedebug.trace.recording import recording_of
 
     diagnoses: list[Diagnosis] = []
     notes = recorder.coverage()
@@ -589,20 +590,38 @@ def _diagnose(
             left = share * seconds
         elif program_seconds is not None:
             left = default_limit(program_seconds, time.process_time() - program_seconds).part(share)
+        so_far: dict[str, Trace] = {}
+
+        def keep(trace: Trace, so_far: dict[str, Trace] = so_far) -> None:
+            so_far[trace.recording] = trace
+
         try:
-            found = diagnose([item.tape for item in run], as_warp=options.as_warp, max_seconds=left)
+            found = diagnose(
+                [item.tape for item in run], as_warp=options.as_warp, max_seconds=left, so_far=keep
+            )
         except KeyboardInterrupt:
             outcome.failed, outcome.reason = True, outcome.reason or "interrupted"
-            notes.append(f"interrupted: {total - len(diagnoses)} of these tapes were not diagnosed")
+            for item in run:
+                if (part := so_far.get(recording_of(item.tape))) is not None:
+                    diagnoses.append(_named(part, name, item.number, len(diagnoses)))
+            left_out = total - len(diagnoses)
+            notes += [f"interrupted: {left_out} of these tapes were not diagnosed"] if left_out else []
             break
         for item, trace in zip(run, found.traces or [found.trace], strict=True):
-            trace.name = f"{name} · tape {item.number}"
-            for finding in trace.findings:
-                finding.tape = len(diagnoses)
-            diagnoses.append(Diagnosis(trace.verdict, trace.coverage, trace.findings, trace))
+            diagnoses.append(_named(trace, name, item.number, len(diagnoses)))
     if options.max_seconds is None and any(diagnosis.coverage.partial for diagnosis in diagnoses):
         notes += [] if program_seconds is None else [CONTINUED]
     return diagnoses, notes
+
+
+def _named(trace: Trace, program: str, number: int, position: int) -> Diagnosis:
+    """Return the diagnosis of a program's tape, with its name and its position among all of them."""
+    from tapedebug.diagnose import Diagnosis
+
+    trace.name = f"{program} · tape {number}"
+    for finding in trace.findings:
+        finding.tape = position
+    return Diagnosis(trace.verdict, trace.coverage, trace.findings, trace)
 
 
 def _print(diagnoses: list[Diagnosis], run: Run, options: argparse.Namespace) -> None:

@@ -39,9 +39,10 @@ from tapedebug.diagnose.multi_tape import joined, losses_for
 from tapedebug.diagnose.registry import apply_cross_tape_rules, apply_rules, rule_of
 from tapedebug.diagnose.rule import inputs_of, is_detached
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.so_far import SoFar
 from tapedebug.diagnose.tape_loop import allow_for_start
 from tapedebug.diagnose.target import Loss, find_leaves, find_seeds, find_target
-from tapedebug.diagnose.timings import PROFILE, Cost, StepTimer, estimated, seconds_per_run
+from tapedebug.diagnose.timings import END_TO_END, PROFILE, Cost, StepTimer, estimated, seconds_per_run
 from tapedebug.diagnose.unmask import Rediagnose, unmask
 from tapedebug.trace import Check, Coverage, Trace
 from tapedebug.trace.recording import record_with_arrays
@@ -73,6 +74,7 @@ def diagnose(
     as_warp: bool = False,
     progress: Callable[[str], None] | bool | None = None,
     max_seconds: float | ProcessorLimit | None = None,
+    so_far: Callable[[Trace], Any] | None = None,
 ) -> Diagnosis:
     """Diagnose the gradients of a tape: return a verdict, its coverage, and the bugs that were found.
 
@@ -92,6 +94,9 @@ def diagnose(
             nothing.
         max_seconds: The time limit, in seconds or as a limit of processor time. Steps that do not fit in are
             skipped and listed in the coverage.
+        so_far: Called with the trace of a tape when its gradient has been compared, and after each rule: with
+            the findings so far, and in its coverage those that are still being looked for. Ctrl-C calls it
+            once more for each tape, before `KeyboardInterrupt` is raised again.
 
     Returns:
         Verdict, coverage and findings, worst first.
@@ -109,13 +114,14 @@ def diagnose(
         enforced(pace),
         _checked(tapes),
         _reused(tapes),
+        SoFar(so_far) as known,
     ):
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
         first = functools.partial(_context, inputs=inputs, pace=pace, summarise=False)
-        found = [(first(item, own), own, item) for item, own in pairs]
+        found = [(known.follow(first(item, own)), own, item) for item, own in pairs]
         if len(found) > 1:  # now that kernels are compiled, a verdict that was not reached may be quick
             found = [
-                (first(item, own) if _is_late(context) else context, own, item)
+                (known.follow(first(item, own)) if _is_late(context) else context, own, item)
                 for context, own, item in found
             ]
         if all(context.trace.tape.began for context, *_ in found):
@@ -129,7 +135,7 @@ def diagnose(
             pace.allow_for_explanation()
         for context, own, item in found:
             reverse = item.capability(WarpReverse)
-            pace.subject = context.trace.name
+            pace.subject = f"{context.trace.name} ({context.trace.verdict})"
             context.as_warp = as_warp or (reverse is not None and reverse.is_own)
             if context.trace.launches:
                 _summarise(context, pace)
@@ -223,7 +229,7 @@ def _context(
     measured: Sequence[InputCheck] = ()
     run_seconds = None
     if check:
-        with StepTimer(trace.timings).measure("end-to-end check", _verdict_estimate(trace, len(leaves))):
+        with StepTimer(trace.timings).measure(END_TO_END, _verdict_estimate(trace, len(leaves))):
             measured, run_seconds = _end_to_end(recorded, target, leaves, inputs is not None, pace)
     found = (recorded.id_of(item.array) for item in measured if item.verdict == "WRONG")
     wrong = {number for number in found if number is not None}

@@ -72,6 +72,11 @@ def blame(context: RuleContext) -> list[Finding]:
     return _searched(context) or [_end_to_end(context)]
 
 
+def blame_measured(context: RuleContext) -> Finding:
+    """Return an error with the measured numbers, for a verdict WRONG whose diagnosis was interrupted."""
+    return _end_to_end(context, "the diagnosis was interrupted before its cause was found")
+
+
 def is_echo(finding: Finding) -> bool:
     """Return True if a finding is shown on another tape and repeated here, as it also concerns this one."""
     return bool(finding.evidence.get(ECHO))
@@ -158,7 +163,7 @@ def _at_launch(context: RuleContext, replay: Replay, wrong: list[Argument]) -> F
 # ---------------------------------------------------------------- end to end
 
 
-def _end_to_end(context: RuleContext) -> Finding:
+def _end_to_end(context: RuleContext, unknown: str = "no launch was found that is to blame alone") -> Finding:
     """Return the measurement of the input with the largest error, at the launch that reads it first."""
     trace = context.trace
     check = max(_wrong(context), key=_size, default=None)
@@ -171,8 +176,8 @@ def _end_to_end(context: RuleContext) -> Finding:
         rule=WrongAdjoint.code,
         severity="error",
         message=(
-            f"The gradient of {words.listed(labels) or 'the inputs'} is wrong, and no launch was found that "
-            f"is to blame alone: {numbers}{where}."
+            f"The gradient of {words.listed(labels) or 'the inputs'} is wrong, and {unknown}: "
+            f"{numbers}{where}."
         ),
         launches=[] if index is None else [index],
         arrays=labels,

@@ -100,6 +100,7 @@ def apply_rules(context: RuleContext, only: Collection[str] | None = None) -> No
                     found = rule.check(context)
                 context.trace.findings += [_checked(rule, finding) for finding in found]
                 context.looked_for(rule.code)
+            context.after_rule()
     _not_looked_for(context, late)
 
 

@@ -49,6 +49,7 @@ class RuleContext:
         changed: The inputs whose gradient in the program is not the one that a replay of its pass gives.
         rules: The rules that ran to completion.
         run_seconds: The duration of a forward run, if the end-to-end check measured it.
+        after_rule: Called after each rule.
     """
 
     trace: Trace
@@ -61,6 +62,7 @@ class RuleContext:
     changed: Sequence[ChangedGradient] = ()
     rules: list[str] = field(default_factory=list)
     run_seconds: float | None = None
+    after_rule: Callable[[], None] = field(default=lambda: None)
 
     @cached_property
     def timer(self) -> StepTimer:

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from tapedebug._dataclass import dataclass
 from tapedebug.trace import Timing, Trace
 
+END_TO_END = "end-to-end check"
+"""The step that gives the verdict."""
+
 PER_OPERATION = 5e-6
 """Seconds that a rule takes for each operation of a tape, even if it replays nothing."""
 

@@ -25,6 +25,7 @@ from tapedebug.panel.execution_lock import execution_lock
 from tapedebug.panel.pair_mask import check_mask
 from tapedebug.panel.panel_source import PanelSource, default_mask, subject_of
 from tapedebug.panel.queries import answer_later
+from tapedebug.trace import Trace
 
 STATIC = Path(__file__).parent.parent / "static"
 
@@ -176,7 +177,24 @@ class TapeDebugger(anywidget.AnyWidget):
         before = self._runner.subject
         if before.tape is None:
             return
-        subject = subject_of(before.tape)
+        self._renew(subject_of(before.tape))
+        self._update_saved()
+
+    def show_so_far(self, trace: Trace, *, last: bool = False) -> None:
+        """Show an unfinished diagnosis of this tape, unless a check of it is running or the panel is closed.
+
+        Args:
+            trace: The trace with the verdict and the findings so far.
+            last: It will not be finished: also update the saved output.
+        """
+        tape = self._runner.subject.tape
+        if tape is not None and self.comm is not None and not self._runner.running:
+            self._renew(PanelSource(trace, tape))
+            if last:
+                self._update_saved()
+
+    def _renew(self, subject: PanelSource) -> None:
+        """Show another trace of this tape; masks and results that are still valid are kept."""
         mask, selection = self.mask, self.selection
         self._runner.adopt(subject)
         with self.hold_sync():
@@ -186,7 +204,6 @@ class TapeDebugger(anywidget.AnyWidget):
             self.checks = self._runner.checks
             self.status = ""
             self._show_subject(subject)
-        self._update_saved()
 
     def close(self) -> None:
         """Close the panel and release its tape; the saved output keeps its last state."""

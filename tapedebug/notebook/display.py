@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tapedebug import _shell
+from tapedebug._errors import TapedebugError
 from tapedebug.autograd.sparse.jacobian_dict import Jacobians
 from tapedebug.diagnose import Diagnosis
+from tapedebug.diagnose.timings import END_TO_END
 from tapedebug.notebook._html import trace_html
+from tapedebug.panel.jacobian_query import is_kept
 from tapedebug.panel.panel_source import PanelSource, subject_of
 from tapedebug.report import AnswerBudget, answered, embed_answers, unused_path
 from tapedebug.report import write_report as write_page
@@ -149,7 +152,16 @@ def saved_answers(subject: PanelSource, checks: Sequence[dict[str, Any]]) -> lis
     if subject.tape is None or len(launches) > MOST_ANSWERED:
         return []
     known = answered(subject.source, subject.tape, packed=subject.packed, checks=checks)
-    return embed_answers(known.head, launches, known.ask, known.kinds, MOST_ANSWERS)[0]
+    compared = sum(each.seconds for each in subject.source.timings if each.step == END_TO_END)
+
+    def ask(question: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+        """Answer a question, unless that means to compare the gradient again, which takes too long."""
+        whole = question["type"] == "jacobian" and question["launch"] is None
+        if whole and compared > MOST_ANSWERS.seconds and not is_kept(subject, question):
+            raise TapedebugError("this takes as long as the diagnosis")
+        return known.ask(question)
+
+    return embed_answers(known.head, launches, ask, known.kinds, MOST_ANSWERS)[0]
 
 
 def write_report(

@@ -9,7 +9,8 @@ Their options are the Python keywords of the functions that they call, see `_opt
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from IPython.core.magic_arguments import magic_arguments
 
 from tapedebug import _shell
 from tapedebug._config import debugging
+from tapedebug._errors import TapedebugError
 from tapedebug._tape_observers import program_tape
 from tapedebug.autograd import gradcheck_tape, jacobian
 from tapedebug.autograd.subjects.repro_script import release_tape
@@ -31,7 +33,7 @@ from tapedebug.notebook._open_panels import LOWEST, open_panel
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.notebook._report_magics import ReportMagics
 from tapedebug.notebook._warp_cell import WarpCell, reverse
-from tapedebug.panel.panel_source import made_in, remember, subject_of, text_of
+from tapedebug.panel.panel_source import made_in, named, remember, subject_of, text_of, undiagnosed
 from tapedebug.runtime import Tape
 from tapedebug.runtime.config import MODES, TRACKS
 
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from tapedebug.contract import RecordedTape
+    from tapedebug.notebook._widget import TapeDebugger
+    from tapedebug.trace import Trace
 
 NAME = Option("--name", kind="new", metavar="VAR", help="keep the tape in this variable")
 RESULT = Option("--result", kind="new", metavar="VAR", help="keep the result in this variable")
@@ -105,6 +109,13 @@ def _height(text: str) -> float:
 _height.__name__ = "number"  # as messages of argparse call it
 
 
+BETWEEN_UPDATES = 0.3
+"""Shortest time in seconds between two updates of a panel while its tape is diagnosed."""
+
+UPDATES = 10.0
+"""The same in times of what the last update took, so that updates take less than a tenth of the time."""
+
+
 @magics_class
 class TapeMagics(Base):
     """Magics that record cells and check their launches."""
@@ -150,6 +161,9 @@ class TapeMagics(Base):
             says = " and ".join(idle) + (" says" if len(idle) == 1 else " say")
             raise UsageError(f"%%tape: {says} how to diagnose; name the loss: --loss ARRAY")
         tape, value = self._recorded("%%tape", given, cell, given.loss)
+        if given.loss is not None and not given.no_panel and _shell.in_notebook() and not _shell.is_batch():
+            self._show_and_diagnose(tape, given)
+            return value
         if given.loss is not None:
             self._diagnose(tape, given)
         if not tape.operations:
@@ -296,14 +310,45 @@ class TapeMagics(Base):
         with usage_errors(magic):
             reverse(tape, loss)
 
-    def _diagnose(self, tape: RecordedTape, given: argparse.Namespace) -> None:
+    def _show_and_diagnose(self, tape: RecordedTape, given: argparse.Namespace) -> None:
+        """Show the tape at once, and what its diagnosis finds as it comes; Ctrl-C keeps what was found."""
+        __tracebackhide__ = True
+        from tapedebug.notebook._open_panels import open_panel
+
+        panel = open_panel(undiagnosed(tape), height=given.height)
+        self.keep(given.panel, panel)
+        self.display(panel)
+        follower = PanelFollower(panel, tape)
+        try:
+            self._diagnose(tape, given, follower)
+        except KeyboardInterrupt:
+            follower.end()
+            raise
+        try:
+            panel.refresh()
+        except TapedebugError:  # a check was started meanwhile
+            panel.status = "The tape was diagnosed meanwhile: refresh() shows the findings."
+
+    def _diagnose(
+        self,
+        tape: RecordedTape,
+        given: argparse.Namespace,
+        so_far: Callable[[Trace], None] | None = None,
+    ) -> None:
         __tracebackhide__ = True
         loss = self.variable("%%tape", "--loss", given.loss)
         inputs = (
             None if given.inputs is None else [self.variable("%%tape", "--inputs", n) for n in given.inputs]
         )
         with usage_errors("%%tape"):
-            found = diagnose(tape, loss, inputs, as_warp=given.as_warp, max_seconds=given.max_seconds)
+            found = diagnose(
+                tape,
+                loss,
+                inputs,
+                as_warp=given.as_warp,
+                max_seconds=given.max_seconds,
+                so_far=so_far,
+            )
         remember(tape, found)
 
     def _show(self, tape: RecordedTape, given: argparse.Namespace) -> None:
@@ -315,6 +360,34 @@ class TapeMagics(Base):
         panel = open_panel(tape, height=given.height)
         self.keep(given.panel, panel)
         self.display(panel)
+
+
+class PanelFollower:
+    """Shows an unfinished diagnosis in a panel, so rarely that it takes little of the diagnosis' time.
+
+    Args:
+        panel: The panel of the tape.
+        tape: The tape.
+    """
+
+    def __init__(self, panel: TapeDebugger, tape: RecordedTape) -> None:
+        self._panel, self._tape = panel, tape
+        self._trace: Trace | None = None
+        self._next = 0.0
+
+    def __call__(self, trace: Trace) -> None:
+        """Show a trace, unless another one was shown a moment ago."""
+        self._trace = named(self._tape, trace)
+        began = time.monotonic()
+        if began >= self._next:
+            self._panel.show_so_far(trace)
+            ended = time.monotonic()
+            self._next = ended + max(BETWEEN_UPDATES, UPDATES * (ended - began))
+
+    def end(self) -> None:
+        """Show the last trace, also in the saved output."""
+        if self._trace is not None:
+            self._panel.show_so_far(self._trace, last=True)
 
 
 def require_launches(magic: str, tape: RecordedTape) -> None:

@@ -117,7 +117,7 @@ class PanelSource:
 
 
 def subject_of(obj: object) -> PanelSource:
-    """Return the panel source of a `Tape`, `Trace` or `Diagnosis`.
+    """Return the panel source of a `Tape`, `Trace` or `Diagnosis`; one that was made before as it is.
 
     Raises:
         TypeError: `obj` is none of them.
@@ -133,6 +133,8 @@ def subject_of(obj: object) -> PanelSource:
             remember(subject.tape, obj)
     elif isinstance(obj, Trace):
         subject = PanelSource(obj, None)
+    elif isinstance(obj, PanelSource):
+        subject = obj
     else:
         raise ArgumentError(
             f"a panel shows a Tape, a Trace or a Diagnosis, not {obj!r} (of type {type(obj).__name__}); "
@@ -143,10 +145,21 @@ def subject_of(obj: object) -> PanelSource:
     return subject
 
 
+def undiagnosed(tape: RecordedTape) -> PanelSource:
+    """Return the panel source of a tape that is about to be diagnosed: at once, without values."""
+    return PanelSource(_recorded(tape).trace, tape)
+
+
+def named(tape: RecordedTape, trace: Trace) -> Trace:
+    """Give the trace of a tape that a ``%%tape`` made the name of that cell, or the user's; return it."""
+    if tape in _CELLS:
+        trace.name = _CELLS[tape][1]
+    return trace
+
+
 def remember(tape: RecordedTape, diagnosis: Diagnosis) -> None:
     """Store the diagnosis of a tape, so that later panels show its findings and verdict."""
-    if tape in _CELLS:
-        diagnosis.trace.name = _CELLS[tape][1]
+    named(tape, diagnosis.trace)
     keep_latest(tape, diagnosis)
 
 
@@ -254,10 +267,14 @@ def _trace_of(tape: RecordedTape) -> Trace:
     if diagnosis is not None:
         return diagnosis.trace
 
-    name = _CELLS[tape][1] if tape in _CELLS else None
-    recorded = _shell.in_namespace(lambda: record_with_arrays(tape, name=name))
+    recorded = _recorded(tape)
     _summarise_small(recorded)
     return recorded.trace
+
+
+def _recorded(tape: RecordedTape) -> TraceBinding:
+    name = _CELLS[tape][1] if tape in _CELLS else None
+    return _shell.in_namespace(lambda: record_with_arrays(tape, name=name))
 
 
 def _summarise_small(recorded: TraceBinding) -> None:

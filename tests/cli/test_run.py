@@ -391,6 +391,27 @@ def test_an_interrupt_of_the_diagnosis_keeps_what_was_found(
     )
 
 
+def test_an_interrupt_of_a_rule_keeps_the_verdicts_and_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tapedebug.diagnose.rules.race import Race
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Race, "check", stop)
+    script = tmp_path / "script.py"
+    script.write_text(HEAD + "record(True, on_overwrite='ignore')\nrecord(False)\n", encoding="utf-8")
+    assert main(["run", str(script)]) == 2
+    text = capsys.readouterr().out
+    assert "gradient WRONG" in text and "gradient AGREE" in text
+    assert "interrupted, and not looked for: race, wrong-adjoint" in text
+    assert "interrupted, and not looked for: nonfinite, " in text, (
+        "of the second tape only the verdict is known"
+    )
+    assert text.endswith("2 tapes diagnosed: 1 error, 0 warnings, 0 infos; the script failed (interrupted)\n")
+
+
 def test_in_one_process_settings_come_back(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     text = "wp.config.quiet = True\nassert wp.config.on_overwrite == 'ignore'\nassert wp.config.check_bounds"

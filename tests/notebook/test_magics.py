@@ -551,3 +551,54 @@ def test_verbose_tracebacks_have_all_frames(shell, capsys):
     finally:
         shell.InteractiveTB.set_mode(mode)
     assert "/tapedebug/runtime/memory/" in re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+
+
+OVERWRITES = """\
+x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+y = wp.zeros(3, dtype=float, requires_grad=True)
+z = wp.ones(3, dtype=float, requires_grad=True)
+loss = wp.zeros(1, dtype=float, requires_grad=True)
+work = wp.clone(x)
+wp.launch(square, dim=3, inputs=[work], outputs=[y])
+wp.copy(work, z)
+wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+"""
+WATCHED = "%%tape --loss loss --name tape --panel panel --on-overwrite ignore\n" + OVERWRITES
+
+
+def test_a_panel_shows_the_tape_at_once_and_findings_as_they_come(front_end, monkeypatch):
+    from tapedebug.notebook import _widget, magics
+
+    monkeypatch.setattr(magics, "BETWEEN_UPDATES", 0.0)
+    monkeypatch.setattr(magics, "UPDATES", 0.0)
+    shown = []
+    before = magics.diagnose
+
+    def diagnose(tape, *args, **kwargs):
+        panel = front_end.user_ns["panel"]
+        assert (panel.verdict, len(panel.head["arrays"])) == ("NOT CHECKED", 5), "it is shown by now"
+        panel.observe(lambda _: shown.append((panel.verdict, [each["rule"] for each in panel.findings])))
+        return before(tape, *args, **kwargs)
+
+    monkeypatch.setattr(magics, "diagnose", diagnose)
+    run(front_end, WATCHED)
+    panel = front_end.user_ns["panel"]
+    assert isinstance(panel, _widget.TapeDebugger)
+    assert ("WRONG", []) in shown and ("WRONG", ["overwrite"]) in shown
+    assert panel.verdict == "WRONG" and [each["rule"] for each in panel.findings] == ["overwrite"]
+    assert not panel.head["coverage"].get("partial")
+    assert not [note for note in panel.head["coverage"]["notes"] if "being looked for" in note]
+
+
+def test_a_diagnosis_that_is_interrupted_leaves_its_panel_what_it_found(front_end, monkeypatch):
+    from tapedebug.diagnose.rules.race import Race
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Race, "check", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(front_end, WATCHED)
+    panel = front_end.user_ns["panel"]
+    assert panel.verdict == "WRONG" and [each["rule"] for each in panel.findings] == ["overwrite"]
+    assert "interrupted, and not looked for: race, wrong-adjoint" in panel.head["coverage"]["notes"]

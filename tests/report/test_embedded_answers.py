@@ -18,6 +18,7 @@ from tapedebug.panel.panel_source import live_tape_of, subject_of
 from tapedebug.report import AnswerBudget, _assets, embed_answers, report
 from tapedebug.trace import trace_from_json
 from tests.report.pages import Page, bundle
+from tests.wrong_tape import wrong_tape
 
 Json = dict[str, Any]
 NET = Path(__file__).parents[2] / "js" / "tests" / "fixtures" / "net.trace.json"
@@ -144,6 +145,25 @@ def test_a_saved_notebook_has_some_too(tape: wp.Tape, monkeypatch: pytest.Monkey
     assert metadata[display.TRACE_MIME]["answers"] == answers
     monkeypatch.setattr(display, "MOST_ANSWERED", 0)
     assert display.saved_answers(subject, [check]) == []
+
+
+def test_a_saved_notebook_compares_no_gradient_that_took_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Jacobian is there if a check has kept it; to compare the gradient again doubles the wait."""
+    long_tape, _, _ = wrong_tape()
+    found = wp.diagnose(long_tape)
+    subject = subject_of(found)
+
+    def kinds_of(answers: list[Any]) -> list[str]:
+        return [answer["question"]["type"] for answer in answers]
+
+    timing = next(each for each in found.timings if each.step == "end-to-end check")
+    timing.seconds = 2 * display.MOST_ANSWERS.seconds
+    answers = kinds_of(display.saved_answers(subject, subject.checks))
+    assert "jacobian" not in answers and "values" in answers
+    timing.seconds = 0.1
+    assert "jacobian" in kinds_of(display.saved_answers(subject, subject.checks))
+    timing.seconds = 2 * display.MOST_ANSWERS.seconds
+    assert "jacobian" in kinds_of(display.saved_answers(subject, subject.checks)), "it is known by now"
 
 
 def test_a_trace_is_answered_by_the_tape_that_it_was_made_from_and_no_other(

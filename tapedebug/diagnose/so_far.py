@@ -1,0 +1,76 @@
+"""Unfinished diagnoses: what is known of a tape while rules are running, or when they are interrupted."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from tapedebug.diagnose import wording as words
+from tapedebug.diagnose.attribute_causes import attribute_causes
+from tapedebug.diagnose.blame import blame_measured
+from tapedebug.diagnose.diagnosis import severity
+from tapedebug.diagnose.registry import RULES
+from tapedebug.diagnose.rule import TapeRule
+from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.trace import Trace
+
+WAITING = "still being looked for: "
+INTERRUPTED = "interrupted, and not looked for: "
+
+
+class SoFar:
+    """Reports each tape after its verdict and after each rule, and all of them if Ctrl-C ends the diagnosis.
+
+    Args:
+        report: Called with the trace of a tape as `trace_so_far` returns it; None reports nothing.
+    """
+
+    def __init__(self, report: Callable[[Trace], Any] | None) -> None:
+        self._report = report
+        self._contexts: dict[str, RuleContext] = {}
+
+    def follow(self, context: RuleContext) -> RuleContext:
+        """Report a tape now, and from now on after each rule; return its context."""
+        report = self._report
+        if report is not None and context.trace.launches:
+            self._contexts[context.trace.recording] = context
+            context.after_rule = lambda: report(trace_so_far(context))
+            context.after_rule()
+        return context
+
+    def __enter__(self) -> SoFar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt) and self._report is not None:
+            for context in self._contexts.values():
+                self._report(trace_so_far(context, interrupted=True))
+
+
+def trace_so_far(context: RuleContext, *, interrupted: bool = False) -> Trace:
+    """Return a copy of a trace with the findings so far; its coverage lists the rules that have not run.
+
+    Args:
+        context: The tape under diagnosis.
+        interrupted: They will not run. A gradient that is WRONG then has an error with the measured numbers.
+    """
+    trace = copy.copy(context.trace)
+    findings = attribute_causes(copy.deepcopy(trace.findings))
+    if interrupted and trace.verdict == "WRONG" and all(each.severity != "error" for each in findings):
+        findings.append(blame_measured(context))
+    names = words.names_in(trace)
+    trace.findings = [
+        replace(finding, id=number, message=words.capitalised(finding.message, names))
+        for number, finding in enumerate(sorted(findings, key=severity))
+    ]
+    rules = [rule.code for rule in RULES if isinstance(rule, TapeRule) and rule.code not in context.rules]
+    note = f"{INTERRUPTED if interrupted else WAITING}{', '.join(rules)}"
+    notes = [*trace.coverage.notes, *([note] if rules else [])]
+    trace.coverage = replace(trace.coverage, notes=notes, partial=True)
+    trace.timings = list(trace.timings)
+    return trace

@@ -1,0 +1,73 @@
+"""A diagnosis reports what it has found while it runs, and Ctrl-C does not lose it."""
+
+from __future__ import annotations
+
+import pytest
+
+import tapedebug as wp
+from tapedebug.diagnose.so_far import INTERRUPTED, WAITING
+from tapedebug.trace import Trace
+from tests.wrong_tape import wrong_tape
+
+
+def waiting(trace: Trace, start: str) -> list[str]:
+    """The rules that the coverage of an unfinished diagnosis lists."""
+    notes = [note.removeprefix(start) for note in trace.coverage.notes if note.startswith(start)]
+    return notes[0].split(", ") if notes else []
+
+
+def stopped(at: str) -> tuple[list[Trace], list[str]]:
+    """The traces that a diagnosis reports which Ctrl-C ends at a step, and its steps."""
+    seen: list[Trace] = []
+    steps: list[str] = []
+
+    def stop(step: str) -> None:
+        steps.append(step)
+        if step == at:
+            raise KeyboardInterrupt
+
+    tape, _, _ = wrong_tape()
+    with pytest.raises(KeyboardInterrupt):
+        wp.diagnose(tape, progress=stop, so_far=seen.append)
+    return seen, steps
+
+
+def test_the_verdict_comes_first_then_each_finding() -> None:
+    seen: list[Trace] = []
+    tape, _, _ = wrong_tape()
+    found = wp.diagnose(tape, so_far=seen.append)
+    assert found.verdict == "WRONG" and {trace.verdict for trace in seen} == {"WRONG"}
+    assert seen[0].findings == [] and "nonfinite" in waiting(seen[0], WAITING)
+    assert seen[0].checks and all(trace.coverage.partial for trace in seen)
+    left = [len(waiting(trace, WAITING)) for trace in seen]
+    assert left == sorted(left, reverse=True) and left[-1] == 0 < left[0]
+    first = next(trace for trace in seen if trace.findings)
+    assert waiting(first, WAITING), "the first finding comes before the last rule has run"
+    assert [(each.rule, each.severity) for each in seen[-1].findings] == [
+        (each.rule, each.severity) for each in found.findings
+    ]
+    # What was reported is a copy: the diagnosis goes on without changing it.
+    assert not found.coverage.partial and not waiting(found.trace, WAITING)
+    assert [each.id for each in seen[-1].findings] == list(range(len(seen[-1].findings)))
+
+
+def test_ctrl_c_keeps_the_verdict_with_an_error_that_has_its_numbers() -> None:
+    seen, steps = stopped("looking for custom-grad")
+    assert steps[-1] == "looking for custom-grad"
+    last = seen[-1]
+    assert last.verdict == "WRONG" and last.coverage.partial
+    assert "nonfinite" not in waiting(last, INTERRUPTED) and "overwrite" in waiting(last, INTERRUPTED)
+    (error,) = [each for each in last.findings if each.severity == "error"]
+    assert "the diagnosis was interrupted before its cause was found: at " in error.message
+    assert error.location is not None and error.fix
+
+
+def test_ctrl_c_keeps_the_findings() -> None:
+    seen, _ = stopped("looking for wrong-adjoint")
+    assert waiting(seen[-1], INTERRUPTED) == ["wrong-adjoint"]
+    assert [each.rule for each in seen[-1].findings] == [each.rule for each in seen[-2].findings] != []
+
+
+def test_before_the_verdict_there_is_nothing_to_keep() -> None:
+    seen, _ = stopped("comparing the gradient with differences of the loss")
+    assert seen == []
