@@ -26,6 +26,7 @@ from tapedebug.watch.mirror import (
     verification,
     verify_mirrors,
 )
+from tapedebug.watch.mirror.comparison import ROUNDING
 from tests.watch import warp_stand_in as stand_in
 from tests.watch.warp_stand_in import warp as wp
 
@@ -40,6 +41,12 @@ def curve(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 def grow(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     x[i] = x[i] * x[i] * y[i]
+
+
+@stand_in.kernel
+def cancel(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 10000.0 * x[i] - 9999.9 * x[i]
 
 
 class CurveOfNumPy:
@@ -70,6 +77,19 @@ class GrowOfNumPy(CurveOfNumPy):
         adjoint.view(self.y)[...] += x**2 * incoming
 
 
+class CancelOfNumPy(CurveOfNumPy):
+    """`cancel`, run by another engine, which rounds less."""
+
+    def forward(self, values: Memory) -> None:
+        x = values.view(self.x)
+        values.view(self.y)[...] = np.float32(10000.0) * x - np.float32(9999.9) * x
+
+    def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
+        incoming = adjoint.view(self.y).astype(np.float64)
+        adjoint.view(self.y)[...] = 0
+        adjoint.view(self.x)[...] += self.slope * (10000.0 - float(np.float32(9999.9))) * incoming
+
+
 class Launch(HostOperation):
     """A launch with a mirror, whose adjoint is the exact one."""
 
@@ -80,7 +100,8 @@ class Launch(HostOperation):
             Access(1, "y", y, reads=in_place, writes=not in_place, needs_before=in_place),
         ]
         super().__init__(kernel.key, [x, y], ["x", "y"], accesses, caller_place(), code=kernel, dim=(3,))
-        self.native = (GrowOfNumPy if in_place else CurveOfNumPy)(x, y, slope, offset)
+        own = {grow: GrowOfNumPy, cancel: CancelOfNumPy}.get(kernel, CurveOfNumPy)
+        self.native = own(x, y, slope, offset)
         self.mirrored: MirroredLaunch | None = MirroredLaunch(
             mirror_kernel(kernel), 3, [x, y], {(0, ""): x, (1, ""): y}
         )
@@ -162,6 +183,23 @@ def test_the_effect_of_a_wrong_adjoint_kernel_can_be_replayed() -> None:
     values = np.array([1.0, 2, 3])
     np.testing.assert_allclose(right, 6 * (3 * values**2 + 1) * 6 * values)
     np.testing.assert_allclose(wrong, right / 2)
+
+
+def test_what_rounding_loses_where_terms_cancel_is_no_difference() -> None:
+    for slope, wrong in (1.0, []), (0.9, [0]):
+        x, y = host(1, 2, 3), host(0, 0, 0)
+        launches = {0: Launch(cancel, x, y, slope)}
+        tape = recorded(*launches.values())
+        comparison = AdjointComparison(tape, launches)
+        comparison.measure({y: np.array([1 / 3, 1 / 7, 1 / 11], np.float32)})
+        assert list(comparison.differences) == wrong
+
+    # the same difference is significant by its size alone
+    replay = tape.new_replay()
+    replay.forward()
+    replay.backward({y: np.array([1 / 3, 1 / 7, 1 / 11], np.float32)})
+    right = 0.099609375 * np.array([1 / 3, 1 / 7, 1 / 11])
+    assert np.max(np.abs(replay.gradient(x) - right)) > 10 * ROUNDING * np.max(right)
 
 
 def test_an_in_place_launch_is_compared_with_the_closer_values() -> None:
