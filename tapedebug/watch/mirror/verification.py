@@ -26,7 +26,7 @@ VERIFIED = 3
 COMPARED = 32
 """The number of launches of each kernel whose adjoints are compared, unless a difference is found."""
 NOISE = 8.0
-"""How many times as far from the adjoint in float64 as the mirror's rounding may bring Warp's adjoint."""
+"""The largest ratio of rounding errors, of Warp's adjoint and of the mirror's, that is no difference."""
 SHARE = 0.4
 """The share of the time left that comparing the results of launches may take."""
 LATE = "there was no time to compare its results with this engine's"
