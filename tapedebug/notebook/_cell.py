@@ -47,7 +47,7 @@ class CellCode:
 
 def _pointed(magic: str, error: SyntaxError) -> str:
     """Return the syntax error of a cell as a message, with its line and a caret."""
-    message = f"{magic}: line {error.lineno} of this cell is no Python: {error.msg}"
+    message = f"{magic}: line {error.lineno} of this cell is not Python: {error.msg}"
     line = (error.text or "").rstrip()
     if not line:
         return message

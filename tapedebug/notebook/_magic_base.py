@@ -56,7 +56,9 @@ class Base(Magics):
         try:
             return eval(text, self.shell.user_global_ns, self.shell.user_ns)
         except SyntaxError as error:
-            raise UsageError(f"{magic}: {option} {text}: this is no Python expression: {error.msg}") from None
+            raise UsageError(
+                f"{magic}: {option} {text}: this is not a Python expression: {error.msg}"
+            ) from None
         except Exception as error:
             raise UsageError(f"{magic}: {option} {text}: {type(error).__name__}: {error}") from None
 

@@ -248,7 +248,7 @@ def test_a_cell_without_launches_has_no_tape_to_show(front_end, capsys):
         ),
         (
             "%%jacobian --input-output-mask [('x',\n" + CUBE,
-            "%%jacobian: --input-output-mask [('x',: this is no Python expression: '(' was never closed",
+            "%%jacobian: --input-output-mask [('x',: this is not a Python expression: '(' was never closed",
         ),
         (
             "%%tape --help\n" + CUBE,

@@ -281,7 +281,7 @@ def test_a_cell_that_is_no_python_is_pointed_at_and_leaves_nothing(shell):
     with pytest.raises(UsageError) as caught:
         run(shell, "%%tape --no-panel --name broken\nx = 3\nx = = 3\n")
     assert str(caught.value) == (
-        "%%tape: line 3 of this cell is no Python: invalid syntax\n   | x = = 3\n   |     ^"
+        "%%tape: line 3 of this cell is not Python: invalid syntax\n   | x = = 3\n   |     ^"
     )
     assert "broken" not in shell.user_ns
 

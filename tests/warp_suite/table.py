@@ -25,7 +25,7 @@ HEAD = """# Warp's own unit tests on this engine
 
 The unit tests in the package `warp-lang` {version} run with `import warp` redirected to tapedebug, as `tapedebug run --as-warp` does. Each module of tests runs in a process of its own, on the CPU; nothing of Warp is copied. A name that this engine does not have fails the tests that use it, not the import of their module; a kernel that cannot be compiled fails the tests that launch it.
 
-**{passed} of {behaviour} tests of behaviour pass: {rate:.1f} %.** If the {design} that are judged "by design" counted as failures, too, it would be {strict:.1f} %. In all, {total} tests of {modules} modules were run: {counts}.
+**{passed} of {behaviour} tests of behaviour pass: {rate:.1f} %.** If the {design} that are judged "by design" counted as failures, too, it would be {strict:.1f} %. In all, {total} tests of {modules} modules were run, and {passed} pass. The others, by reason: {counts}.
 
 Tests of behaviour are those that pass, and those that fail by {gaps}. The others, in the columns on the right, ask for the words of Warp's messages, for its internals, for CUDA, or for what is not rebuilt here; programs that need these keep Warp as their engine and are [watched](watching.md).
 """
@@ -68,7 +68,7 @@ def page(stored: str) -> str:
     passed = sum(each["pass"] for each in modules.values())
     skipped = sum(each["skip"] for each in modules.values())
     behaviour = passed + sum(kinds[kind] for kind in BEHAVIOUR)
-    counts = [f"{passed} pass", *(f"{kinds[kind]} {words}" for kind, words in CLASSES.items() if kinds[kind])]
+    counts = [f"{words} ({kinds[kind]})" for kind, words in CLASSES.items() if kinds[kind]]
     text = HEAD.format(
         version=data["version"],
         passed=passed,
@@ -78,7 +78,7 @@ def page(stored: str) -> str:
         strict=100 * passed / max(behaviour + kinds["design"], 1),
         total=behaviour + sum(kinds[kind] for kind in CLASSES if kind not in BEHAVIOUR) + skipped,
         modules=len(modules),
-        counts="; ".join([*counts, f"{skipped} skipped by the test itself"]),
+        counts="; ".join([*counts, f"skipped by the test itself ({skipped})"]),
         gaps=", ".join(CLASSES[kind].split(":")[0] for kind in BEHAVIOUR),
     )
     return text + _table(modules) + _failures(modules)

@@ -100,7 +100,7 @@ def _lower(ctx: Context, node: ast.Call, used: bool) -> Item:
         if any(keyword.arg == "ptr" for keyword in node.keywords):
             ctx.syntax_error(
                 node,
-                f"{called}(ptr=…) makes an array of an address, which replays and gradients cannot follow",
+                f"{called}(ptr=…) makes an array from an address, which replays and gradients cannot follow",
                 "pass the array as a parameter of the kernel, or watch the program on NVIDIA Warp itself",
             )
         ctx.syntax_error(node, f"{called}() takes no keywords", "pass the values in order")
