@@ -188,27 +188,15 @@ def _load_capabilities_for_warp() -> None:
 _capabilities.LOADERS.append(_load_capabilities_for_warp)
 
 
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("tapedebug")
-    except metadata.PackageNotFoundError:
-        # A source tree that is not installed: Python and JavaScript share one version file.
-        import json
-        from pathlib import Path
-
-        manifest = Path(__file__).parent.parent / "js" / "package.json"
-        return str(json.loads(manifest.read_text(encoding="utf-8"))["version"])
-
-
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         module, attribute = _LAZY[name]
         loaded = importlib.import_module(module)
         value = loaded if attribute is None else getattr(loaded, attribute)
     elif name == "__version__":
-        value = _version()
+        from tapedebug._version import installed_version
+
+        value = installed_version()
     elif name.startswith("__"):
         raise AttributeError(f"module 'tapedebug' has no attribute {name!r}")
     else:

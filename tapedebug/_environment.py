@@ -8,6 +8,13 @@ from functools import cache
 import numpy as np
 
 
+def _platform() -> str:
+    """Return the system, processor and C library, without the process that `platform.platform` starts."""
+    if platform.system() != "Linux":
+        return platform.platform(terse=True)
+    return "-".join(["Linux", platform.release(), platform.machine(), "with", "".join(platform.libc_ver())])
+
+
 @cache
 def _versions() -> tuple[tuple[str, str], ...]:
     import tapedebug
@@ -16,7 +23,7 @@ def _versions() -> tuple[tuple[str, str], ...]:
         ("tapedebug", tapedebug.__version__),
         ("python", platform.python_version()),
         ("numpy", np.__version__),
-        ("platform", platform.platform(terse=True)),
+        ("platform", _platform()),
     )
 
 

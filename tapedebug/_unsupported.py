@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -77,6 +76,8 @@ def missing(name: str, known: Iterable[str]) -> str:
             f"(`import warp as wp`) and watch it: `{watching_command()}`"
         )
     known = [n for n in known if not n.startswith("_")]
+    import difflib
+
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     if not near:
         return f"tapedebug has no name {name!r}"

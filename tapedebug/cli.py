@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import faulthandler
 import json
 import math
@@ -28,6 +27,7 @@ from tapedebug._config import debugging
 from tapedebug._dataclass import dataclass
 from tapedebug._environment import environment
 from tapedebug._errors import TapedebugError
+from tapedebug._gc_pause import gc_paused, lasting_objects
 from tapedebug._script import (
     STANDARD_INPUT,
     NoProgram,
@@ -38,7 +38,7 @@ from tapedebug._script import (
     run_script,
 )
 from tapedebug._warp_watch import WarpWatch
-from tapedebug.formats import LEVELS, Run, fails, junit, one_line, sarif
+from tapedebug.formats import LEVELS, Run, fails, one_line
 
 if TYPE_CHECKING:
     from tapedebug._processor_limit import ProcessorLimit
@@ -108,6 +108,8 @@ class _Parser(argparse.ArgumentParser):
         if word is None:
             word = re.search(r"invalid choice: '([^']*)'", message)
             known = re.findall(r"[\w-]+", message.partition("choose from")[2])
+        import difflib
+
         near = difflib.get_close_matches(word[1], known, 1) if word is not None else []
         super().error(message + (f"\n  = hint: did you mean {near[0]}?" if near else ""))
 
@@ -382,7 +384,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         watch = WarpWatch(off=options.as_warp)
         # Settings, engine, and names and lines of cells are the same for the diagnosis and its output.
-        with _settings(options), _engine(as_warp=options.as_warp), program as run:
+        with lasting_objects(), _settings(options), _engine(as_warp=options.as_warp), program as run:
             with named_command(_command(options)), TapeRetention() as recorder, watch:
                 outcome = run(options.args)
             _flush()
@@ -569,8 +571,10 @@ def _diagnose(
     Without --max-seconds, the processor time of a program on NVIDIA Warp limits that of its diagnosis.
     """
     from tapedebug._processor_limit import default_limit
-    from tapedebug.diagnose import diagnose
-    from tapedebug.trace.recording import recording_of
+
+    with gc_paused():  # 130 modules without garbage
+        from tapedebug.diagnose import diagnose
+        from tapedebug.trace.recording import recording_of
 
     diagnoses: list[Diagnosis] = []
     notes = recorder.coverage()
@@ -702,11 +706,13 @@ def _write(diagnoses: list[Diagnosis], run: Run, outputs: Outputs) -> None:
         outputs.wrote(outputs.json)
     if outputs.sarif:
         from tapedebug.diagnose.registry import titles
+        from tapedebug.formats.sarif import sarif
 
         write_whole(outputs.sarif, _as_text(sarif(run, titles())))
         outputs.wrote(outputs.sarif)
     if outputs.junit:
         from tapedebug.diagnose.formatting import format_diagnosis
+        from tapedebug.formats.junit import junit
 
         write_whole(outputs.junit, junit(run, [format_diagnosis(diagnosis.trace) for diagnosis in diagnoses]))
         outputs.wrote(outputs.junit)

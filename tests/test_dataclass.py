@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import dataclasses
 import inspect
@@ -13,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tapedebug import _dataclass
-from tests.processes import ROOT, run_python
+from tests.processes import run_python
 
 NAN = float("nan")  # one object: equality of tuples looks at identity first, and the hash is made of it
 
@@ -173,18 +172,6 @@ def test_a_base_class_writes_its_own_methods() -> None:
     plain = type("Undecorated", (made["KeywordOnly"],), {})
     assert plain(x=4).x == 4
     assert "__init__" not in plain.__dict__
-
-
-def test_the_package_makes_its_data_classes_so() -> None:
-    standard = set()
-    for path in (ROOT / "tapedebug").rglob("*.py"):
-        text = path.read_text("utf-8")
-        if "dataclass" not in text:
-            continue
-        imports = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom))
-        if any(i.module == "dataclasses" and "dataclass" in [a.name for a in i.names] for i in imports):
-            standard.add(path.relative_to(ROOT / "tapedebug").parts[0])
-    assert standard == {"_dataclass.py"}
 
 
 def test_few_methods_are_written_by_imports() -> None:

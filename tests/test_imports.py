@@ -308,6 +308,15 @@ def test_the_contract_imports_only_the_decorator_of_its_data_classes() -> None:
     assert not any(name.startswith("tapedebug") for _, name in all_imports(decorator))
 
 
+def test_data_classes_write_their_methods_on_first_use() -> None:
+    standard = {
+        path.relative_to(ROOT / "tapedebug").as_posix()
+        for path in (ROOT / "tapedebug").rglob("*.py")
+        if "dataclasses.dataclass" in {name for _, name in all_imports(path.read_text("utf-8"))}
+    }
+    assert standard == {"_dataclass.py"}, "all others import the decorator from tapedebug._dataclass"
+
+
 def test_rooms_have_no_cycle() -> None:
     assert list(TopologicalSorter(MAY_IMPORT).static_order())
 

@@ -4,10 +4,12 @@ import json
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from tapedebug._version import installed_version
 from tests.processes import ROOT
 
 STRIP = ROOT / "scripts" / "strip_notebook.py"
@@ -26,6 +28,21 @@ def test_one_version() -> None:
     import tapedebug
 
     assert tapedebug.__version__ == json.loads((ROOT / "js" / "package.json").read_text())["version"]
+
+
+def test_the_version_of_an_installed_package_is_that_of_its_folder(tmp_path: Path) -> None:
+    package = tmp_path / "site-packages" / "tapedebug"
+    package.mkdir(parents=True)
+    with pytest.raises(metadata.PackageNotFoundError):
+        installed_version(package.with_name("tapedebug-not-installed"))
+    (package.parent / "tapedebug-7.8rc1+local.dist-info").mkdir()
+    assert installed_version(package) == "7.8rc1+local"
+    others = package.parent / "js"
+    others.mkdir()
+    (others / "package.json").write_text('{"name": "other", "version": "0.0.1"}')
+    assert installed_version(package) == "7.8rc1+local"
+    (others / "package.json").write_text('{"name": "tapedebug", "version": "9.0.0"}')
+    assert installed_version(package) == "9.0.0"
 
 
 def test_lock_file_holds_no_download_addresses() -> None:

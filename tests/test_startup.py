@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 
+from tapedebug._environment import environment
 from tests.processes import PLAIN, run_python
 
 SCRIPT = """
@@ -35,11 +37,13 @@ with wp.Tape() as tape:
     wp.launch(kernel, dim=1, inputs=[x], outputs=[y])
 tape.backward(grads={y: wp.ones(1, dtype=float)})
 import json
+import platform
 print(json.dumps([before, imported, modules(), float(x.grad.numpy()[0])]))
 """
 
 DIAGNOSED = """
 import json
+import platform
 import sys
 import numpy as np
 import tapedebug as wp
@@ -98,6 +102,7 @@ def test_a_diagnosis_that_finds_its_analyses_lowers_no_kernel(tmp_path: Path) ->
         # 6 MB and 50 ms, which `np.unique` and `np.median` would add; tapes of many sums are sampled.
         assert "numpy.ma" not in modules
     assert loaded == [True, False]
+    assert not {"difflib", "importlib.metadata", "statistics", "subprocess"} & {*modules}
 
 
 def code_in(cache: Path) -> dict[str, int]:
@@ -122,3 +127,7 @@ def test_import_loads_little_of_the_standard_library(tmp_path: Path) -> None:
     imported, all_of_them = modules_of(tmp_path)
     assert not imported & COSTLY
     assert "tempfile" in all_of_them, "with LLVM, which a cold process loads: the test sees what is loaded"
+
+
+def test_the_platform_is_named_as_the_standard_library_does() -> None:
+    assert environment()["platform"] == platform.platform(terse=True)

@@ -8,5 +8,3 @@ from tapedebug.formats._run import Run as Run
 from tapedebug.formats._run import failing as failing
 from tapedebug.formats._run import fails as fails
 from tapedebug.formats._run import one_line as one_line
-from tapedebug.formats.junit import junit as junit
-from tapedebug.formats.sarif import sarif as sarif

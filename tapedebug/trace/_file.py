@@ -12,7 +12,6 @@ import json
 import math
 import os
 import zipfile
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -20,8 +19,8 @@ import numpy as np
 
 from tapedebug._atomic import written_whole
 from tapedebug._errors import TapedebugError
+from tapedebug._gc_pause import gc_paused
 from tapedebug.trace._decode import TraceError, describe, shortened
-from tapedebug.trace.gc_pause import gc_paused
 from tapedebug.trace.json_codec import trace_from_json
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ class MissingTraceError(TapedebugError, FileNotFoundError):
     def __init__(self, path: Path) -> None:
         parts = ["`trace.save(path)` and `tapedebug run --trace PATH` write such a file"]
         with contextlib.suppress(OSError):
+            from difflib import get_close_matches
+
             near = get_close_matches(path.name, os.listdir(path.parent), n=1)
             if near:
                 parts.insert(0, f"did you mean {str(path.with_name(near[0]))!r}?")

@@ -8,10 +8,10 @@ import math
 import typing
 from typing import Any
 
+from tapedebug._gc_pause import gc_paused
 from tapedebug.trace import model
 from tapedebug.trace._decode import TraceError, decode, describe, in_file
 from tapedebug.trace._validate import validate
-from tapedebug.trace.gc_pause import gc_paused
 
 
 def encode(value: Any) -> Any:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+from tapedebug._gc_pause import gc_paused
 from tapedebug.trace._columns import ColumnWriter, Table, offsets_of, or_nan, or_none
-from tapedebug.trace.gc_pause import gc_paused
 from tapedebug.trace.json_codec import encode
 from tapedebug.trace.model import Launch, Location, Summary, Trace, Version
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from tapedebug._dataclass import dataclass
 from tapedebug._environment import environment
+from tapedebug._gc_pause import gc_paused
 from tapedebug._interval_index import IntervalIndex
 from tapedebug._names import find_names
 from tapedebug._source import display_file
@@ -34,7 +35,6 @@ from tapedebug.trace._labels import choose_labels
 from tapedebug.trace._naming import candidate_names
 from tapedebug.trace._versions import VersionBook, set_fates
 from tapedebug.trace.engine_notes import OWN_ENGINE, engine_notes, engine_title
-from tapedebug.trace.gc_pause import gc_paused
 from tapedebug.trace.missing_capabilities import missing_capabilities
 from tapedebug.trace.model import (
     Argument,

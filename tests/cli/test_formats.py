@@ -10,8 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from tapedebug.cli import main
-from tapedebug.formats import LEVELS, Run, fails, junit, sarif
-from tapedebug.formats.sarif import WRONG
+from tapedebug.formats import LEVELS, Run, fails
+from tapedebug.formats.junit import junit
+from tapedebug.formats.sarif import WRONG, sarif
 from tapedebug.trace import Coverage, Finding, Location, TapeInfo, Trace
 from tests.cli.test_run import HEAD
 from tests.processes import ROOT

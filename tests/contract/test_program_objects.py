@@ -11,7 +11,9 @@ import pytest
 from tapedebug import TapedebugError, diagnose
 from tapedebug.autograd import end_to_end, gradcheck_tape
 from tapedebug.diagnose import diagnoses_to_json
-from tapedebug.formats import Run, junit, sarif
+from tapedebug.formats import Run
+from tapedebug.formats.junit import junit
+from tapedebug.formats.sarif import sarif
 from tapedebug.panel.panel_source import subject_of, tape_row
 from tapedebug.report import report
 from tapedebug.trace import trace_from_json

@@ -13,7 +13,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -92,6 +91,8 @@ def compiler() -> Compiler:
 
 @cache
 def _described(command: tuple[str, ...], path: str, changed: int) -> Compiler:
+    import subprocess
+
     done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
     return Compiler(command, f"{' '.join(command)} {path} {changed} {done.stdout}", "clang" in done.stdout)
 
@@ -104,6 +105,8 @@ def run(source: str, *options: str) -> None:
     """
     found = compiler()
     command = [*found.command, "-x", "c", "-", *OPTIONS, *found.strict, *options]
+    import subprocess
+
     env = {**os.environ, "LC_ALL": "C"}  # errors in English, with plain quotes
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=False, env=env)
     if done.returncode == 0:
@@ -119,6 +122,8 @@ def accepts(sources: Sequence[str]) -> list[bool]:
     """Return a flag a source: it compiles although no pointer to constants may be written through."""
     found = compiler()
     command = [*found.command, "-x", "c", "-", *OPTIONS, *found.strict, *found.constant, "-fsyntax-only"]
+    import subprocess
+
     running = []
     for source in sources:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Pause of the garbage collector while many objects are created, none of which is garbage."""
+"""Pauses of the garbage collector: while many objects are created, and over those that last."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ def gc_paused() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+@contextmanager
+def lasting_objects() -> Iterator[None]:
+    """Context in which collections leave out the objects that existed at its start, such as modules."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
