@@ -142,8 +142,7 @@ def func(
         _require_function("func", python)
         frame = frame or sys._getframe(1)
         read_annotations(python, frame)
-        made = Function(python)
-        made.name = name or made.name
+        made = Function(python, name)
         made.join(frame.f_locals.get(python.__name__))
         return made
 

@@ -8,7 +8,7 @@ import copy
 import inspect
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -34,7 +34,15 @@ METHODS = ("self", "cls")
 class Function:
     """A function of the kernel language, compiled into the kernels that call it.
 
-    Outside kernels it runs as the plain Python function that it decorates.
+    Outside kernels it runs as the plain Python function that it decorates. Made by `@func`, or with the names
+    that NVIDIA Warp has: `Function(func=f, key="name", code_transformers=[…])`.
+
+    Args:
+        func: The Python function.
+        key: Its name in messages; by default its own.
+        namespace, module: Accepted and ignored: functions are compiled into the kernels that call them.
+        code_transformers: Objects that rewrite a copy of the syntax tree before it is compiled, one after the
+            other. Messages show the line of the source that each part comes from.
 
     Attributes:
         gradient: What adjoints run in place of its reverse (`func_grad`).
@@ -46,11 +54,25 @@ class Function:
 
     as_parameter = t.CALLABLE
 
-    def __init__(self, python: Callable[..., Any]) -> None:
-        self.python = python
-        self.name = python.__name__
-        self.__name__ = python.__name__
-        self.__doc__ = python.__doc__
+    code_transformers: tuple[ast.NodeTransformer, ...] = ()
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        key: str | None = None,
+        namespace: str = "",
+        *,
+        module: Any = None,
+        code_transformers: Sequence[ast.NodeTransformer] | None = None,
+    ) -> None:
+        if not is_remembered(func):
+            read_annotations(func, sys._getframe(1))
+        self.python = func
+        self.name = key or func.__name__
+        self.__name__ = func.__name__
+        self.__doc__ = func.__doc__
+        if code_transformers:
+            self.code_transformers = tuple(code_transformers)
         self.gradient: Function | None = None
         self.differs = False
         self.companion_of: Function | None = None
@@ -136,7 +158,8 @@ class Function:
     @cached_property
     def origin(self) -> Origin:
         """The function's source."""
-        return origin_of(self.python, "function")
+        found = origin_of(self.python, "function")
+        return found.rewritten(self.code_transformers) if self.code_transformers else found
 
     @cached_property
     def body(self) -> list[ast.stmt]:
