@@ -47,7 +47,7 @@ Each = Callable[[PairResult], Any]
 SINGLE = 48  # entries of each variable that are evaluated one by one; the others are in random combinations
 MORE = 256  # the same, of small Jacobians
 DENSE = 2  # random directions in each variable
-ABOUT = 60  # forward runs that the end-to-end check of one input takes
+SOME = 100  # checkpoints of the end-to-end check of one input: as many on short tapes, 20 times on long ones
 
 
 class _Cancelled(Exception):
@@ -64,11 +64,12 @@ class _Progress:
     done: int = 0
     count: int = 1  # pairs that are being checked now
     steps: int = 1  # checkpoints to expect meanwhile
+    is_counted: bool = True
     passed: int = 0
 
-    def begin(self, count: int, steps: int) -> None:
-        """Start `count` pairs, which will pass about `steps` checkpoints."""
-        self.count, self.steps, self.passed = count, max(1, steps), 0
+    def begin(self, count: int, steps: int, *, is_counted: bool = True) -> None:
+        """Start `count` pairs, which pass about `steps` checkpoints, or that many or more if not counted."""
+        self.count, self.steps, self.is_counted, self.passed = count, max(1, steps), is_counted, 0
 
     def look(self) -> None:
         """Raise `_Cancelled` if the caller has cancelled."""
@@ -79,7 +80,10 @@ class _Progress:
         """Count one step, check for cancellation, and report."""
         self.look()
         self.passed += 1
-        self._report_share(self.done + self.count * min(0.95, self.passed / self.steps))
+        share = self.passed / self.steps
+        # Without a count it comes ever closer to 1: it would be 95 % for most of a long check else.
+        share = min(0.95, share) if self.is_counted else share / (1.0 + share)
+        self._report_share(self.done + self.count * share)
 
     def finish(self) -> None:
         """Count the started pairs as done."""
@@ -328,7 +332,7 @@ def _check_whole(
             by_output.setdefault(key[2], []).append(key)
     for output, wanted in by_output.items():
         target = names.array(output)
-        state.begin(len(wanted), ABOUT * len(wanted))
+        state.begin(len(wanted), SOME * len(wanted), is_counted=False)
         for key in wanted:
             source = names.array(key[1])
             reason = obstacle(output, target) or obstacle(key[1], source)

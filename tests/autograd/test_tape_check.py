@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.autograd import GradcheckFailure, check_pairs, end_to_end, gradcheck_tape
+from tapedebug.autograd import GradcheckFailure, check_pairs, end_to_end, gradcheck_tape, pair_check
 from tests.autograd import kernels as k
 
 
@@ -404,6 +404,23 @@ def test_pairs_without_a_derivative_say_why() -> None:
         ("UNDECIDABLE", "not checked: the kernel does not write x"),
     ]
     assert results[0].to_dict()["max_abs_error"] is None
+
+
+def test_progress_without_a_count_of_the_steps_does_not_stand_still() -> None:
+    seen: list[float] = []
+    progress = pair_check._Progress(2, seen.append, None)
+    progress.begin(1, 10)
+    for _ in range(12):
+        progress.checkpoint()
+    assert seen[4] == 0.25
+    assert seen[-2:] == [0.475, 0.475]
+    progress.finish()
+    progress.begin(1, 10, is_counted=False)
+    seen.clear()
+    for _ in range(200):
+        progress.checkpoint()
+    assert seen == sorted(set(seen))
+    assert (seen[9], seen[-1]) == (0.75, pytest.approx(0.5 + 0.5 * 200 / 210))
 
 
 def test_progress_goes_from_0_to_1() -> None:

@@ -480,6 +480,25 @@ def test_the_status_says_how_long_it_will_take(wrong):
     assert runner._standing(0.1, 60.0) == "Checking 2 pairs, 0 done, about 9 min left …"
 
 
+def test_the_time_left_follows_from_the_last_progress(wrong, monkeypatch):
+    from tapedebug.panel.panel_source import subject_of
+
+    now, said = [0.0], []
+    monkeypatch.setattr(check_runner.time, "monotonic", lambda: now[0])
+    report = lambda **changes: said.append(changes["status"])  # noqa: E731
+    runner = check_runner.CheckRunner(subject_of(wrong[0]), report)
+    runner._asked = [[1, "x", "y"]]
+    for now[0], share in ((1.0, 0.5), (2.0, 0.6), (3.0, 0.7), (5.0, 0.72), (9.0, 0.76)):
+        runner._progressed(share)
+    assert said == [
+        "Checking 1 pair …",
+        "Checking 1 pair, about 4 s left …",  # 10 % in the last second
+        "Checking 1 pair, about 3 s left …",
+        "Checking 1 pair, about 28 s left …",  # 2 % in the last two
+        "Checking 1 pair, about 24 s left …",
+    ]
+
+
 def test_cancelling_when_nothing_runs_says_nothing(panel):
     press(panel, "cancel")
     assert panel.status == ""
