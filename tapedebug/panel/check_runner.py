@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 import weakref
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ BETWEEN_BEATS = 1.0
 """Seconds between heartbeats, by which a front end detects that its kernel has died."""
 
 FORESEEABLE = 2.0
-"""Seconds after which the remaining time of a run is estimated, from the progress of the last ones."""
+"""Seconds after which the remaining time of a run is estimated."""
 
 _RUNNERS: weakref.WeakSet[CheckRunner] = weakref.WeakSet()
 
@@ -65,9 +65,6 @@ class CheckRunner:
         self._running = threading.Lock()
         self._last_report = 0.0
         self._last_results = 0.0
-        self._shares: deque[tuple[float, float]] = (
-            deque()
-        )  # the last ones that were reported, with their times
         self._untold = False
         self._began = 0.0
         self._asked: list[MaskEntry] = []
@@ -193,7 +190,6 @@ class CheckRunner:
     def _check(self, mask: list[MaskEntry]) -> list[dict[str, Any]]:
         self._asked, self._fresh = mask, {}
         self._last_report = self._last_results = 0.0
-        self._shares.clear()
         self._began = time.monotonic()
         self._require_checkable(mask)
         tape = self.subject.tape
@@ -258,21 +254,19 @@ class CheckRunner:
             if self._cancelled.is_set():
                 self._report(progress=share)
             else:
-                self._shares.append((now, share))
-                while len(self._shares) > 2 and now - self._shares[1][0] >= FORESEEABLE:
-                    self._shares.popleft()
-                then, before = self._shares[0]
-                # runs may become slower, and the share may grow more slowly than the work
-                left = (1 - share) * (now - then) / (share - before) if share > before else None
-                self._report(progress=share, status=self._standing(share, now - self._began, left))
+                self._report(progress=share, status=self._standing(share, now - self._began))
 
-    def _standing(self, share: float, seconds: float, left: float | None = None) -> str:
-        """Return the progress of the run in words, with the time left, or else an estimate of it."""
+    def _standing(self, share: float, seconds: float) -> str:
+        """Return the progress of the run in words, with an estimate of the time left, if there can be one.
+
+        The steps of a check of the whole tape are not counted in advance.
+        """
         count = len(self._asked)
         done = f"Checking {_pairs(count)}" + (f", {len(self._fresh)} done" if count > 1 else "")
-        if seconds < FORESEEABLE or share < 0.02:
+        whole = any(launch is None for launch, _, _ in self._asked)
+        if whole or seconds < FORESEEABLE or share < 0.02:
             return f"{done} …"
-        left = seconds * (1 - share) / share if left is None else left
+        left = seconds * (1 - share) / share
         return f"{done}, about {_duration(left)} left …"
 
     def _broken_off(self, error: BaseException) -> str:

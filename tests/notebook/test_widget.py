@@ -87,7 +87,7 @@ def test_a_mask_that_does_not_fit_is_refused_and_the_old_one_stays(panel):
     [
         (
             "wp.TapeDebugger(7)",
-            "TypeError: a panel shows a Tape, a Trace or a Diagnosis, not 7 (of type int)",
+            "ArgumentError: a panel shows a Tape, a Trace or a Diagnosis, not 7 (of type int)",
         ),
         ("wp.TapeDebugger(tape, mask=[(1, 'x', 'speed')])", "TraitError: mask entry [1, 'x', 'speed']"),
         ("wp.TapeDebugger(tape, mask=3)", "TraitError: a mask is a list of [launch, input, output]; not 3"),
@@ -99,7 +99,8 @@ def test_a_refusal_is_short_and_shows_no_frame_of_other_packages(shell, wrong, c
     shell.run_cell(code)
     said = capsys.readouterr().out
     assert message in said
-    assert said.count("File ") == 1, "the one that refuses: IPython shows the innermost in any case"
+    # of errors of other packages, such as traitlets, IPython shows the innermost frame in any case
+    assert said.count("File ") == message.startswith("TraitError")
     assert "site-packages" not in said
 
 
@@ -478,25 +479,8 @@ def test_the_status_says_how_long_it_will_take(wrong):
     assert runner._standing(0.5, 0.5) == "Checking 2 pairs, 0 done …"
     assert runner._standing(0.25, 4.0) == "Checking 2 pairs, 0 done, about 12 s left …"
     assert runner._standing(0.1, 60.0) == "Checking 2 pairs, 0 done, about 9 min left …"
-
-
-def test_the_time_left_follows_from_the_last_progress(wrong, monkeypatch):
-    from tapedebug.panel.panel_source import subject_of
-
-    now, said = [0.0], []
-    monkeypatch.setattr(check_runner.time, "monotonic", lambda: now[0])
-    report = lambda **changes: said.append(changes["status"])  # noqa: E731
-    runner = check_runner.CheckRunner(subject_of(wrong[0]), report)
-    runner._asked = [[1, "x", "y"]]
-    for now[0], share in ((1.0, 0.5), (2.0, 0.6), (3.0, 0.7), (5.0, 0.72), (9.0, 0.76)):
-        runner._progressed(share)
-    assert said == [
-        "Checking 1 pair …",
-        "Checking 1 pair, about 4 s left …",  # 10 % in the last second
-        "Checking 1 pair, about 3 s left …",
-        "Checking 1 pair, about 28 s left …",  # 2 % in the last two
-        "Checking 1 pair, about 24 s left …",
-    ]
+    runner._asked = [[1, "x", "y"], [None, "x", "loss"]]
+    assert runner._standing(0.1, 60.0) == "Checking 2 pairs, 0 done …"
 
 
 def test_cancelling_when_nothing_runs_says_nothing(panel):
