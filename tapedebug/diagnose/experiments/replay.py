@@ -20,6 +20,7 @@ from tapedebug.contract import (
     FollowedThread,
     Operation,
     OutsideReads,
+    Retention,
     ReverseDivergence,
     StaleReads,
     StoredLoop,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from tapedebug.trace.recording import TraceBinding
 
 LARGE = 1 << 20
-"""Bytes of arrays from which on no replay, and few gradients, are kept for later rules."""
+"""Bytes of arrays and preserved values from which on rules keep no replay, and few gradients, for later."""
 SECONDS = 1.0
 """Time limit for following threads to find the line that wrote an element."""
 
@@ -478,7 +479,9 @@ class Replay:
     def _is_large(self) -> bool:
         """True if running the tape again costs less than memory for what an earlier run computed."""
         regions = {array.region: array.stop - array.start for array in self.arrays}
-        return sum(regions.values()) > LARGE
+        retention = self.recorded.tape.capability(Retention)
+        preserved = 0 if retention is None else retention.preserved_bytes
+        return sum(regions.values()) + preserved > LARGE
 
     def _ready(self) -> TapeReplay:
         """Return a cached float32 replay at the end of the tape."""

@@ -38,7 +38,7 @@ class Dependencies:
         self.trace = trace
         self.replacing = replacing
         self.versions: dict[Node, Version] = {(v.array, v.version): v for v in trace.versions}
-        self._edges: dict[Node, list[Edge]] = {}
+        self._above: dict[tuple[int, ...], dict[Node, int]] = {}
         in_buffer: dict[int, list[ArrayInfo]] = {}
         for info in trace.arrays:
             in_buffer.setdefault(info.buffer, []).append(info)
@@ -59,14 +59,8 @@ class Dependencies:
         """Return the other arrays that share memory with an array."""
         return self._over[array]
 
-    def into(self, node: Node) -> list[Edge]:
-        """Return the edges that lead to a version."""
-        known = self._edges.get(node)
-        if known is None:
-            known = self._edges[node] = list(self._find(node))
-        return known
-
-    def _find(self, node: Node) -> Iterator[Edge]:
+    def into(self, node: Node) -> Iterator[Edge]:
+        """Yield the edges that lead to a version; kept, those of a tape would take more than its trace."""
         version = self.versions[node]
         before = (node[0], node[1] - 1)
         launch = None if version.written_by is None else self.trace.launches[version.written_by]
@@ -85,6 +79,9 @@ class Dependencies:
 
     def leaves_above(self, leaves: Sequence[int]) -> dict[Node, int]:
         """Return for each version the inputs that lead to it, as bits in the order of `leaves`."""
+        known = self._above.get(tuple(leaves))
+        if known is not None:
+            return known
         bits = {(leaf, 0): 1 << position for position, leaf in enumerate(leaves)}
         above: dict[Node, int] = {}
 
@@ -99,6 +96,7 @@ class Dependencies:
             for edge in self.into(node):
                 found |= above.get(edge.source, 0)
             above[node] = found
+        self._above[tuple(leaves)] = above
         return above
 
     def carries(self, edge: Edge) -> bool:

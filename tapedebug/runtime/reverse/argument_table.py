@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
+from struct import pack_into
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tapedebug.runtime.foreign_engine import ForeignReverse
 
 Values = np.ndarray[Any, Any]
+Words = np.ndarray[Any, np.dtype[np.int64]]
 Columns = tuple[tuple[Any, ...], ...]
 """By parameter, the arguments of some launches."""
 Group = tuple[LaunchPlan, list[Record], Columns]
@@ -130,6 +132,8 @@ class AddressSpace(Protocol):
 
 
 _CHAR = ctypes.c_char
+FIRST, CHUNK = 64, 8192
+"""Words of the first array of stored arguments, and of the largest."""
 FEW = 8
 """Launches of one plan up to which each is packed individually."""
 
@@ -160,7 +164,9 @@ class ArgumentTable:
         self.words = memoryview(self.memory.data)
         self.held: list[Any] = [self.memory]
         self.forget_arrays()
-        self.copies: dict[int, int] = {}
+        self.arguments: Words = np.empty(FIRST, np.int64)
+        self.held.append(self.arguments)
+        self.stored = 0
         self.replaying: dict[tuple[LaunchPlan, frozenset[int], frozenset[int], bool], Runner] = {}
         self.in_place = [r for r in chosen if r.inplace_saves]
         self.scratch: Bytes = np.empty(0, np.uint8)
@@ -305,11 +311,8 @@ class ArgumentTable:
 
     def _address_of_copy(self, copy: Bytes) -> int:
         """Return the address of a copy, which is kept alive."""
-        address = self.copies.get(id(copy))
-        if not address:
-            self.held.append(copy)
-            address = self.copies[id(copy)] = address_of(copy)
-        return address
+        self.held.append(copy)
+        return address_of(copy)
 
     def _replaying(self, record: Record, base: int) -> tuple[Runner, int]:
         """Return an adjoint that repeats stores, and the address of its arguments.
@@ -358,9 +361,18 @@ class ArgumentTable:
         """
         from tapedebug.compiler.driver import after_copies
 
-        what = np.array([entry.address, address, len(copies), *chain(*copies)], np.int64)
-        self.held.append(what)
-        return after_copies(), what.ctypes.data
+        return after_copies(), self._stored(entry.address, address, len(copies), *chain(*copies))
+
+    def _stored(self, *words: int) -> int:
+        """Store the arguments of a call, many of them in one array; return their address."""
+        count = len(words)
+        if self.stored + count > self.arguments.size:
+            self.arguments = np.empty(max(count, min(2 * self.arguments.size, CHUNK)), np.int64)
+            self.held.append(self.arguments)
+            self.stored = 0
+        at, self.stored = self.stored, self.stored + count
+        pack_into(f"={count}q", self.arguments.data, 8 * at, *words)
+        return address_of(self.arguments) + 8 * at
 
     @cached_property
     def _scratch_address(self) -> int:
