@@ -53,13 +53,15 @@ def _see(shadow: Shadow, now: Pairs, left: Pairs) -> None:
     """
     space: Any = shadow.space
     memory: dict[int, frozenset[int]] = {}
+    shared: dict[frozenset[int], frozenset[int]] = {}  # one object for all launches that are alike
     unpreserved: set[tuple[int, int]] = set()
     after: set[tuple[int, int]] = set()
     for pairs, found in ((now, unpreserved), (left, after)):
         for index, param in pairs:
             record = shadow.records[index]
             together = _together(record, param, kept=space.keeps)
-            memory[index] = memory.get(index, frozenset()) | (together & record.replay)
+            params = memory.get(index, frozenset()) | (together & record.replay)
+            memory[index] = shared.setdefault(params, params)
             needs = zip(record.needed, record.needs, strict=True)
             found.update((index, id(need)) for p, need in needs if p in together)
     space.unpreserved, space.after, space.memory = (
