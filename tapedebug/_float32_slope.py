@@ -68,6 +68,8 @@ def fitted_slope(
     gaps: list[float] = []
     levels = worse = 0
     for step in steps:
+        if 2 * noise * SPREAD / step > best.error:  # rounding alone makes a larger error with shorter ones
+            break
         ends = [shared.get(_rounded(side * step)) for side in (-1.0, 1.0)]
         try:
             values = np.array([_value(function, start, ends, place, step) for place in range(7)])

@@ -125,6 +125,10 @@ ENTRY_REPEATED = 0.1
 ROUNDING_MINOR = 1e-2
 """The relative rounding of a gradient that still agrees: the default `rtol` of `gradcheck`."""
 
+ROUNDING_NOTED = 1e-4
+"""The relative rounding of a gradient from which on its note tells rounding in the forward values from
+that in the reverse pass: this takes a reverse pass of its own."""
+
 ROUNDING_SPREAD = 10.0
 """Rounding may be this many times the largest scatter that was measured."""
 

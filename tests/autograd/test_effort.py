@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -162,8 +163,10 @@ def test_the_plan_follows_from_the_time_of_a_run(
         return 0.0
 
     monkeypatch.setattr(effort._time_limit, "now", lambda: now[0])
-    monkeypatch.setattr(effort.time, "process_time", lambda: 10 * now[0])
-    program: Any = SimpleNamespace(loss=loss, is_narrow=False, inputs=[SimpleNamespace(size=100)] * count)
+    monkeypatch.setattr(time, "process_time", lambda: 10 * now[0])
+    program: Any = SimpleNamespace(
+        loss=loss, base_seconds=None, is_narrow=False, inputs=[SimpleNamespace(size=100)] * count
+    )
     plan = plan_directions(program, 3, 30.0)
     assert (plan.together, plan.alone.entries + plan.alone.random) == expected
 

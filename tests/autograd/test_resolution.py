@@ -9,6 +9,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import end_to_end
+from tapedebug.autograd.subjects.whole_tape import WholeTape
+from tapedebug.autograd.tapes import input_check
 
 N = 32
 
@@ -81,19 +83,65 @@ def vector(values: Any, *, grad: bool = True) -> Any:
     return wp.array(np.asarray(values), dtype=float, requires_grad=grad)
 
 
-def fit(distance: float, factor: float | None = None) -> tuple[wp.Tape, Any]:
-    """A picture that is `distance` (relative) away from the one that was blurred."""
+def fit(distance: float, factor: float | None = None, pictures: int = 1) -> tuple[wp.Tape, Any]:
+    """Pictures that are `distance` (relative) away from those that were blurred."""
     rng = np.random.default_rng(0)
-    sharp = rng.normal(size=N)
-    target = vector(0.25 * np.roll(sharp, -1) + 0.5 * sharp + 0.25 * np.roll(sharp, 1), grad=False)
-    x, y, loss = vector(sharp * (1 + distance * rng.normal(size=N))), vector(np.zeros(N)), vector([0.0])
-    with wp.Tape() as tape:
-        wp.launch(blur, N, [x], [y])
-        if factor is None:
-            wp.launch(mse, N, [y, target], [loss])
-        else:
-            wp.launch(mse_off, N, [y, target, factor], [loss])
+    loss, tape = vector([0.0]), wp.Tape()
+    for _ in range(pictures):
+        sharp = rng.normal(size=N)
+        target = vector(0.25 * np.roll(sharp, -1) + 0.5 * sharp + 0.25 * np.roll(sharp, 1), grad=False)
+        x, y = vector(sharp * (1 + distance * rng.normal(size=N))), vector(np.zeros(N))
+        with tape:
+            wp.launch(blur, N, [x], [y])
+            if factor is None:
+                wp.launch(mse, N, [y, target], [loss])
+            else:
+                wp.launch(mse_off, N, [y, target, factor], [loss])
     return tape, loss
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Each reverse pass adds an item: True if it is one at other inputs than those of the program."""
+    counted: list[bool] = []
+    plain = WholeTape.reversed
+
+    def reversed_at(self: WholeTape, seeds: Any, **given: Any) -> Any:
+        counted.append(given.get("at") is not None)
+        return plain(self, seeds, **given)
+
+    monkeypatch.setattr(WholeTape, "reversed", reversed_at)
+    return counted
+
+
+def test_reverse_passes_at_displaced_inputs_serve_all_inputs(passes: list[bool]) -> None:
+    counts = []
+    for pictures in (1, 3):
+        passes.clear()
+        result = end_to_end(*fit(3e-7, pictures=pictures))
+        assert result.verdict == "AGREE"
+        assert all(check.stationary for check in result.inputs)
+        counts.append((passes.count(True), passes.count(False)))
+    assert counts[0] == counts[1]
+    # 3 roundings of the inputs, 3 distances, the shortest displacement, and that beside the first distance
+    assert counts[0][0] <= 3 + 3 + 1 + 1
+    # consumed, exact and as memory stands at the end, and five times scaled
+    assert counts[0][1] <= 3 + 5
+
+
+def test_a_gradient_beside_an_adjoint_that_coarse_differences_confirm_takes_no_further_pass(
+    passes: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tape, loss = fit(0.1)
+    assert end_to_end(tape, loss).verdict == "AGREE"
+    plain = len(passes)
+    passes.clear()
+    coarse = input_check._weighed
+    monkeypatch.setattr(input_check, "_weighed", lambda *given: ("UNDECIDABLE", "", coarse(*given)[2]))
+    (check,) = end_to_end(tape, loss).inputs
+    assert (check.verdict, len(passes)) == ("AGREE", plain)
+    assert "it is off the float64 adjoint by" in check.note
+    assert "in the forward values" not in check.note, "that would take a pass"
 
 
 def test_a_fit_near_its_minimum_agrees_and_says_how_far_it_is_off() -> None:

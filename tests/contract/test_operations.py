@@ -351,11 +351,15 @@ def test_a_fit_in_float32_tries_no_shorter_steps_than_needed():
         tried.append(t)
         return np.float32(np.exp(0.3 * t)).item()
 
-    found = fitted_slope(rounded, 6e-8)
+    measured = fitted_slope(rounded, 0.0)
     assert (len(tried), tried.count(0.0)) == (19, 1)  # steps take over two values; later ones are only worse
     tried.clear()
-    sooner = fitted_slope(rounded, 6e-8, enough=lambda value: 1e-3 * abs(value))
+    found = fitted_slope(rounded, 6e-8)
+    assert len(tried) == 11  # rounding alone makes the error of the next step larger
+    tried.clear()
+    sooner = fitted_slope(rounded, 0.0, enough=lambda value: 1e-3 * abs(value))
     assert len(tried) == 11
+    assert measured.value == found.value == sooner.value
     for each in (found, sooner):
         assert abs(each.value - 0.3) <= each.error <= 3e-4
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapedebug import _time_limit
 from tapedebug._errors import GradcheckError
 from tapedebug._interval_index import IntervalIndex
 from tapedebug._source import display_file
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 Labels = Mapping[Any, str]
 
+KEPT = 1 << 20
+"""The scalars of all inputs together up to which `WholeTape.once` keeps results."""
+
 
 class WholeTape(ShadowProgram):
     """A tape with a scalar objective: the sum of its outputs times `seeds`.
@@ -51,6 +56,7 @@ class WholeTape(ShadowProgram):
         preserves: Its reverse pass sees the values of the forward pass.
         notes: What could not be covered.
         blind: Why no verdict can be had; empty where one can.
+        base_seconds: The seconds that the run of `base` took, as `timed` returns them.
         meant: Functions whose gradients are meant to differ (`func_grad(…, differs=True)`): differences of
             the loss do not see those gradients.
     """
@@ -66,7 +72,9 @@ class WholeTape(ShadowProgram):
         )
         self.tape = tape
         self.seeds = dict(seeds)
+        self.base_seconds: tuple[float, float] | None = None
         self._scatter: dict[Port, Floats] | None = None
+        self._measured: dict[Hashable, Mapping[Port, Floats]] = {}
         self.has_tangents = tape.capability(Tangents) is not None
         wide = tape.capability(Float64)
         self.is_narrow = wide is not None and bool(wide.obstacle())
@@ -97,7 +105,9 @@ class WholeTape(ShadowProgram):
     @functools.cached_property
     def base(self) -> float:
         """The objective in float64, with no input replaced."""
-        return self.loss()
+        found: list[float] = []
+        self.base_seconds = timed(lambda: found.append(self.loss()))
+        return found[0]
 
     @functools.cached_property
     def along(self) -> dict[Port, Floats]:
@@ -131,14 +141,30 @@ class WholeTape(ShadowProgram):
         double.backward({p.array: s.reshape(p.shape) for p, s in self.seeds.items()}, consume=self.consume)
         return {port: double.gradient(port.array).ravel().astype(np.float64) for port in self.inputs}
 
-    def scatter(self, scales: Sequence[float]) -> dict[Port, Floats]:
+    def once(
+        self, key: Hashable, port: Port, run: Callable[[Sequence[Port]], Mapping[Port, Floats]]
+    ) -> Floats:
+        """Return what `run` measures of an input; the runs that this takes measure all inputs at once.
+
+        Args:
+            key: The measurement. A second call with it runs nothing, unless the inputs are long.
+            port: The input.
+            run: Measures some inputs.
+        """
+        if sum(each.size for each in self.inputs) > KEPT:
+            return run([port])[port]
+        if key not in self._measured:
+            self._measured[key] = run(self.inputs)
+        return self._measured[key][port]
+
+    def scatter(self, scales: Sequence[float], plain: Mapping[Port, Floats]) -> dict[Port, Floats]:
         """Return how far the consumed gradient moves when its seeds, and so its rounding, are scaled.
 
         Args:
             scales: Factors of the seeds, which are divided out again.
+            plain: The consumed gradient.
         """
         if self._scatter is None:
-            plain = self.pull(self.seeds)
             found = {port: np.zeros(port.size) for port in self.inputs}
             for scale in scales:
                 scaled = self.pull({port: scale * seed for port, seed in self.seeds.items()})
@@ -157,6 +183,14 @@ class WholeTape(ShadowProgram):
 
     def _objective(self, outputs: Mapping[Port, Floats]) -> float:
         return float(sum(seed @ outputs[target] for target, seed in self.seeds.items()))
+
+
+def timed(run: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds of a run: those of the time limit, and those on an idle machine at most."""
+    began, used = _time_limit.now(), time.process_time()
+    run()
+    passed, used = _time_limit.now() - began, time.process_time() - used
+    return max(1e-6, passed), max(1e-6, min(passed, used))
 
 
 def meant_to_differ(operations: Iterable[Operation]) -> list[str]:

@@ -84,13 +84,29 @@ class Gradients:
     consumed: Mapping[Port, Floats]
     same: Mapping[Port, Floats]  # float64, with the tape's own on_overwrite
     exact: Mapping[Port, Floats]  # float64, with the values of the forward pass
-    spread: Mapping[Port, Floats]  # the change of `exact` by one float32 rounding of the inputs
+    spread: Mapping[Port, Floats]  # the change of `exact` by one float32 rounding; may be measured when read
     least: Mapping[Port, float]  # the norm of a gradient that is as good as zero
     scale: float = 0.0  # the loss, or the largest change that a gradient promises for an input's own size
 
     def floor(self, port: Port) -> Floats:
         """Return the change of each entry by one float32 rounding of the inputs."""
         return self.spread[port]
+
+    def noise(self, directions: Mapping[Port, Floats]) -> float:
+        """Return the change of the gradient along a direction by one float32 rounding of the inputs."""
+        return float(sum(dot_of_sizes(self.floor(port), unit) for port, unit in directions.items()))
+
+    def noise_of(self, probe: Probe, directions: Mapping[Port, Floats]) -> float:
+        """Return `noise` for a comparison that disagrees, else 0: measuring it takes reverse passes.
+
+        It is infinite, so that nothing is concluded from the difference, if there is no time for them.
+        """
+        if abs(probe.exact - probe.fd) <= probe.bar and abs(probe.ad - probe.fd) <= probe.allowed + probe.bar:
+            return 0.0
+        try:
+            return self.noise(directions)
+        except OutOfTime:
+            return float("inf")
 
 
 def negligible(program: WholeTape, port: Port) -> Floats:
@@ -165,7 +181,6 @@ def probe_input(
     """
     values = program.values(port)
     consumed, exact = gradients.consumed[port], gradients.exact[port]
-    floor = gradients.floor(port)
     probes: list[Probe] = []
     hurried = False
     for flat, direction in _directions(values, exact, effort):
@@ -184,15 +199,18 @@ def probe_input(
             unit=1.0 if flat is None else float(direction[flat]),
             direction=direction if flat is None else None,
         )
-        noise = dot_of_sizes(floor, direction)
+        along = {port: direction}
+        noise = 0.0 if program.is_narrow else gradients.noise(along)
         try:
-            found, start = measured(program, {port: direction}, probe, rtol, noise, checkpoint)
+            found, start = measured(program, along, probe, rtol, noise, checkpoint)
         except OutOfTime:
             if not probes:
                 raise
             hurried = True
             break
         _time_limit.compared()
+        if program.is_narrow:
+            noise = gradients.noise_of(found, along)
         probes.append(judged(found, start, noise, probe.unit))
     if hurried:
         many = f"{len(probes)} direction{'s' * (len(probes) != 1)}"
@@ -215,7 +233,8 @@ def measured(
         directions: The displacement by a step of 1.
         probe: The gradients along them, and their size.
         rtol: The relative error to resolve.
-        noise: The change of the gradient along them by one float32 rounding of the inputs.
+        noise: The change of the gradient along them by one float32 rounding of the inputs; not used if
+            parts of the tape compute in float32.
         checkpoint: Called before each evaluation.
 
     Returns:

@@ -8,16 +8,11 @@ of the tape, not to tape times inputs.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tapedebug import _time_limit
 from tapedebug._dataclass import dataclass
-
-if TYPE_CHECKING:
-    from tapedebug.autograd.subjects.whole_tape import WholeTape
+from tapedebug.autograd.subjects.whole_tape import WholeTape, timed
 
 ENTRIES = 6  # single entries that are displaced, the largest of the gradient
 FEW_SCALARS = 12  # inputs of up to this size are displaced entry by entry
@@ -32,7 +27,6 @@ PATIENCE = 1.0  # seconds that displacing each input by itself may take
 TAPES = 20.0  # runs of the tape that displacements may take, if a few of them exceed `PATIENCE`
 OVERDRAWN = 4.0  # times the planned duration: from then on, inputs that disagree get two directions each
 GRADIENT_RUNS = 24.0  # forward runs that the gradients take which displacements are compared with
-TIMED_ONCE = 0.5  # seconds of a run from which on it is not timed again
 SLOWEST = 0.05  # seconds of a run from which on no input is displaced by itself unless differences disagree
 
 
@@ -107,15 +101,15 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
         directions: Number of random directions that were requested for each input.
         max_seconds: The time limit of all displacements.
     """
-    wall, seconds = _timed(program.loss)
+    wall, seconds = program.base_seconds or timed(program.loss)
     each = FITTED_RUNS if program.is_narrow else RUNS
     full = Effort.within(1e12, directions)
     inputs = program.inputs
     several = len(inputs) >= MANY
     needed = each * sum(full.of(port.size) for port in inputs)
     # The first run may have been disturbed, or compiled.
-    if several or (needed * seconds > PATIENCE and seconds <= TIMED_ONCE):
-        wall, seconds = map(min, zip((wall, seconds), _timed(program.loss), strict=True))
+    if several or needed * seconds > PATIENCE:
+        wall, seconds = map(min, zip((wall, seconds), timed(program.loss), strict=True))
     limit = max_seconds / wall
     if not several and needed * seconds <= PATIENCE:
         alone = Effort.within(limit / len(inputs), directions, each)
@@ -136,14 +130,6 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
     now = _time_limit.now()
     alone = replace(alone, until=now + min(max_seconds, OVERDRAWN * affordable * seconds))
     return DirectionPlan(alone, together, sample, deadline=now + max_seconds, run_seconds=seconds)
-
-
-def _timed(run: Callable[[], object]) -> tuple[float, float]:
-    """Return the seconds of a run: those of the time limit, and those on an idle machine at most."""
-    began, used = _time_limit.now(), time.process_time()
-    run()
-    passed, used = _time_limit.now() - began, time.process_time() - used
-    return max(1e-6, passed), max(1e-6, min(passed, used))
 
 
 def _note(found: Effort, full: Effort, why: str) -> str:

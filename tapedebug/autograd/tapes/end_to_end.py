@@ -378,18 +378,32 @@ def _type_of(port: Port) -> np.dtype[Any]:
     return found
 
 
-def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
-    rng = np.random.default_rng(0)
-    seeds = program.seeds
-    # The consumed gradient goes on from the end of the run in float32. If arrays are large, it is computed
-    # after the float64 replays, which take most memory.
-    large = sum(port.size for port in program.inputs) > BLOCK
-    consumed = {} if large else program.pull(seeds)
-    program.forget()
-    exact = program.pull(seeds, double=True, preserved=True)
-    same = exact if program.preserves else program.pull(seeds, double=True)
+class _Deferred(Mapping[Port, Floats]):
+    """What a function measures of all inputs, when the first of them is asked for."""
+
+    def __init__(self, inputs: Sequence[Port], measure: Callable[[], Mapping[Port, Floats]]) -> None:
+        self._inputs, self._measure = inputs, measure
+        self._found: Mapping[Port, Floats] | None = None
+
+    def __getitem__(self, port: Port) -> Floats:
+        if self._found is None:
+            self._found = self._measure()
+        return self._found[port]
+
+    def __iter__(self) -> Iterator[Port]:
+        return iter(self._inputs)
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+
+def _spread(
+    program: WholeTape, exact: Mapping[Port, Floats], checkpoint: Checkpoint | None
+) -> dict[Port, Floats]:
+    """Return the largest change of each entry of the gradients by one float32 rounding of the inputs."""
     # Of long inputs in float32: it is an estimate, and as many bytes as the gradient itself.
     spread = {port: np.zeros(port.size, compact_type(port.size, _type_of(port))) for port in exact}
+    rng = np.random.default_rng(0)
     began, used, samples = time.perf_counter(), time.process_time(), 0
     sensitive = False
     slow = min(SLOW, HURRY * max(0.0, _time_limit.remaining()))
@@ -398,7 +412,9 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
         if took > samples * slow and samples and not sensitive:
             break
         samples += 1
-        moved = program.reversed(seeds, at=_RoundedOtherwise(program, rng), double=True, preserved=True)
+        moved = program.reversed(
+            program.seeds, at=_RoundedOtherwise(program, rng), double=True, preserved=True
+        )
         for port, most in spread.items():
             raise_to_difference(most, gradient_of(moved, port), exact[port])
             sensitive = sensitive or not norm(most) <= SENSITIVE * norm(exact[port])
@@ -411,7 +427,24 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
             f"the effect of float32 rounding on the gradient was sampled {TIMES[samples]}, and multiplied by "
             f"{FEWER:g}: each sample takes a reverse pass"
         )
-    del moved
+    return spread
+
+
+def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
+    seeds = program.seeds
+    # The consumed gradient goes on from the end of the run in float32. If arrays are large, it is computed
+    # after the float64 replays, which take most memory.
+    large = sum(port.size for port in program.inputs) > BLOCK
+    consumed = {} if large else program.pull(seeds)
+    program.forget()
+    exact = program.pull(seeds, double=True, preserved=True)
+    same = exact if program.preserves else program.pull(seeds, double=True)
+    # Where no step is chosen by it, only differences that disagree need it.
+    spread: Mapping[Port, Floats] = (
+        _Deferred(program.inputs, lambda: _spread(program, exact, checkpoint))
+        if program.is_narrow
+        else _spread(program, exact, checkpoint)
+    )
     program.forget()
     if large:
         consumed = program.pull(seeds, compacted=True)

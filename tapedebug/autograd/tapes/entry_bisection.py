@@ -72,12 +72,11 @@ class GradientBisection:
 
     def run(self, probes: Sequence[Probe]) -> Probe | None:
         """Return the difference along an entry that refutes the adjoint; None if none does."""
-        floor = self.gradients.floor(self.port)
         for probe in sorted(sure_of(probes), key=lambda p: -p.rel_error):
             direction = probe.direction
             if direction is None or not refutes(probe):
                 continue
-            if float(floor @ np.abs(direction)) > ROUNDING_SENSITIVE * probe.size:
+            if self.gradients.noise({self.port: direction}) > ROUNDING_SENSITIVE * probe.size:
                 continue  # an effect of one rounding of the inputs is not found by longer steps
             entry = self._entry(direction, probe)
             found = None if entry is None else self._judged(entry)

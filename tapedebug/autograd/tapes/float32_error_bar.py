@@ -78,17 +78,27 @@ def scatter_nearby(program: WholeTape, port: Port) -> Floats:
 
     Each of them is rounded differently, also within the launches. A wrong factor is the same for all.
     """
-    rng = np.random.default_rng(1)
-    found = []
-    for _ in range(NEARBY):
-        at = {
-            source: values * (1 + source.rounding * rng.choice([-1.0, 1.0], size=values.shape))
-            for source in program.inputs
-            for values in [program.values(source)]
-        }
-        single, double = (program.pull(program.seeds, at=at, double=double)[port] for double in (False, True))
-        found.append(single - double)
-    scatter: Floats = np.abs(np.stack(found) - np.median(found, axis=0)).max(axis=0)
+
+    def run(ports: Sequence[Port]) -> dict[Port, Floats]:
+        rng = np.random.default_rng(1)
+        found: dict[Port, list[Floats]] = {source: [] for source in ports}
+        for _ in range(NEARBY):
+            at = {
+                source: values * (1 + source.rounding * rng.choice([-1.0, 1.0], size=values.shape))
+                for source in program.inputs
+                for values in [program.values(source)]
+            }
+            single, double = (program.pull(program.seeds, at=at, double=double) for double in (False, True))
+            for source in ports:
+                found[source].append(single[source] - double[source])
+        return {source: _range_of(np.stack(errors)) for source, errors in found.items()}
+
+    return program.once("scatter nearby", port, run)
+
+
+def _range_of(errors: Floats) -> Floats:
+    """Return the largest distance of each column to its median."""
+    scatter: Floats = np.abs(errors - np.median(errors, axis=0)).max(axis=0)
     return scatter
 
 
@@ -99,7 +109,7 @@ def float32_error_bar(program: WholeTape, gradients: Gradients, port: Port) -> F
     scale = gradients.scale
     moved = float(error @ np.abs(program.values(port)))
     return Float32ErrorBar(
-        ROUNDING_SPREAD * program.scatter(SCALES)[port],
+        ROUNDING_SPREAD * program.scatter(SCALES, gradients.consumed)[port],
         error,
         np.abs(gradients.same[port] - exact[port]),
         moved / scale if scale else float("inf"),

@@ -20,7 +20,7 @@ from tapedebug.autograd.tapes.directional import EPS, Gradients, Probe, negligib
 from tapedebug.autograd.tapes.entry_bisection import GradientBisection, refutes, sure_of
 from tapedebug.autograd.tapes.float32_error_bar import Float32ErrorBar, float32_error_bar, scatter_nearby
 from tapedebug.autograd.tapes.reference import Departure, Reference
-from tapedebug.autograd.tapes.resolution import Resolution, refuted, resolve
+from tapedebug.autograd.tapes.resolution import Resolution, refuted, resolve, resolved_here
 from tapedebug.autograd.thresholds import (
     DIRECTIONS_MARGIN,
     ENTRY_ROUNDING,
@@ -126,7 +126,13 @@ def judge_input(
     else:
         try:
             verdict, reason, rel_error = _weighed(program, port, gradients, probes, rtol)
-            if verdict == "UNDECIDABLE":
+            close = None
+            if verdict == "UNDECIDABLE" and not reason:
+                close = resolved_here(program, port, gradients, probes)
+            if close is not None:
+                resolution, verdict, rel_error = close, close.verdict, close.error
+                numbers = close.note
+            elif verdict == "UNDECIDABLE":
                 rounding = float32_error_bar(program, gradients, port)
                 if rounding.is_dust(probes):
                     verdict, reason, rel_error, numbers = "AGREE", "", rounding.share, rounding.words()
@@ -260,11 +266,10 @@ def _weighed(
 def _against_exact(port: Port, gradients: Gradients, allowed: Floats) -> tuple[Verdict, str]:
     """Compare with the float64 adjoint entry by entry; its twin distinguishes overwrites from rounding."""
     consumed, same, exact = gradients.consumed[port], gradients.same[port], gradients.exact[port]
-    error, floor = np.abs(consumed - exact), gradients.floor(port)
-    missed = error > allowed
+    missed = np.abs(consumed - exact) > allowed
     if not missed.any():
         return "AGREE", ""
-    if (missed & (np.abs(same - exact) > allowed + floor)).any():
+    if (missed & (np.abs(same - exact) > allowed + gradients.floor(port))).any():
         return "WRONG", "values that the adjoint needs were overwritten before the reverse pass"
     return "UNDECIDABLE", ""
 

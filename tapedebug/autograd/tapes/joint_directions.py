@@ -15,7 +15,7 @@ import numpy as np
 from tapedebug import _time_limit
 from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd.array_types import Checkpoint, Floats
-from tapedebug.autograd.subjects.long_vectors import dot, dot_of_sizes, norm, square_of_products
+from tapedebug.autograd.subjects.long_vectors import dot, norm, square_of_products
 from tapedebug.autograd.subjects.probes import entry_scales, random_direction, typical_size
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
@@ -162,7 +162,7 @@ class JointDirections:
         along = {port: dot(gradients.exact[port], directions[port]) for port in group}
         exact = sum(along.values())
         size = float(np.sqrt(sum(square_of_products(gradients.exact[p], directions[p]) for p in group)))
-        noise = sum(dot_of_sizes(gradients.floor(port), directions[port]) for port in group)
+        noise = 0.0 if program.is_narrow else gradients.noise(directions)
         plain = Probe(None, exact, exact, float("nan"), float("inf"), size, 0.0, inputs=len(group))
         # The tolerance of one input is its share of the group's.
         rtol = self.rtol / np.sqrt(len(group))
@@ -170,7 +170,10 @@ class JointDirections:
         found = {}
         for port in group:
             off = dot(gradients.consumed[port], directions[port]) - along[port]
-            found[port] = judged(replace(probe, ad=exact + off), slope, noise, 1.0)
+            own = replace(probe, ad=exact + off)
+            if program.is_narrow:
+                noise = gradients.noise_of(own, directions)
+            found[port] = judged(own, slope, noise, 1.0)
         return found
 
 

@@ -174,7 +174,7 @@ class Reference:
             off &= (
                 error
                 > REFERENCE_ROUNDINGS * port.rounding * np.abs(derived)
-                + ROUNDING_SPREAD * self.program.scatter(SCALES)[port]
+                + ROUNDING_SPREAD * self.program.scatter(SCALES, self.gradients.consumed)[port]
             )
         if not off.any():
             return None
@@ -202,7 +202,7 @@ class Reference:
         plain = Probe(
             None, float(given @ direction), float(derived @ direction), float("nan"), float("inf"), size, 0.0
         )
-        noise = float(self.gradients.floor(port) @ np.abs(direction))
+        noise = 0.0 if self.program.is_narrow else self.gradients.noise({port: direction})
         fine = REFERENCE_DECIDED * gap / max(size, gap)
         probe, found = measured(self.program, {port: direction}, plain, fine, noise, checkpoint)
         low, high = sorted((float(found.left[0]), float(found.right[0])))

@@ -42,6 +42,7 @@ from tapedebug.autograd.thresholds import (
     GRADIENT_STEADY,
     NEARLY_STATIONARY,
     ROUNDING_MINOR,
+    ROUNDING_NOTED,
     ROUNDING_SENSITIVE,
     TAPE_AMPLIFIES,
 )
@@ -108,8 +109,7 @@ def refuted(program: WholeTape, port: Port, gradients: Gradients, probes: Sequen
 
 def _jumps(program: WholeTape, port: Port, gradients: Gradients) -> Floats:
     """Return how much the float64 adjoint changes within the shortest displacement, for each entry."""
-    at = _displaced(program, _shortest(program))
-    moved = program.pull(program.seeds, at=at, double=True, preserved=True)[port]
+    moved = _gradient_at(program, port, _shortest(program))
     found: Floats = np.abs(moved - gradients.exact[port]) * entry_scales(program.values(port))
     return found
 
@@ -143,6 +143,9 @@ def resolve(
     if not np.isfinite(exact).all():
         return Resolution("the float64 adjoint is not finite")
     sizes = entry_scales(program.values(port))
+    found = resolved_here(program, port, gradients, probes)
+    if found is not None:
+        return found
     jumps = float(np.linalg.norm(_jumps(program, port, gradients)))
     trembles = jumps > ROUNDING_SENSITIVE * float(np.linalg.norm(exact * sizes))
     rate = 0.0 if trembles else _rate(program, port, gradients)
@@ -150,10 +153,7 @@ def resolve(
     if not basis:
         return Resolution(doubt, wrong=doubt == WRONG_ASIDE)
     parts = _parts(program, port, gradients)
-    largest = float(np.abs(exact).max(initial=0.0))
-    error = max(parts.whole, float(np.abs(consumed - exact).max(initial=0.0)) / largest if largest else 0.0)
-    if basis == "here" and error <= ROUNDING_MINOR:
-        return Resolution("", max(error, level), _minor(parts, level))
+    error = max(parts.whole, _largest_error(port, gradients))
     moved = float(np.linalg.norm((consumed - exact) * sizes))
     if rate > 0 and moved <= ROUNDINGS * rate and not _amplifies(program):
         share = _share(program, port, gradients, rate)
@@ -166,18 +166,43 @@ def resolve(
     return Resolution(text, error, rounding=True)
 
 
+def resolved_here(
+    program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe]
+) -> Resolution | None:
+    """Return the error of a gradient that is close to an adjoint which differences confirm; None if not.
+
+    It takes no further run of the tape, but for the parts of an error of more than `ROUNDING_NOTED`.
+    """
+    level = _level_here(probes)
+    whole = _relative_error(port, gradients)
+    error = max(whole, _largest_error(port, gradients))
+    if level is None or not error <= ROUNDING_MINOR:
+        return None
+    return Resolution("", max(error, level), _minor(program, port, gradients, whole, level))
+
+
 # ---------------------------------------------------------------- is the adjoint the derivative?
+
+
+def _level_here(probes: Sequence[Probe]) -> float | None:
+    """Return the relative error to which differences confirm the float64 adjoint; None if they do not."""
+    misses = [_miss(probe) for probe in probes if probe.verdict != "KINK"]
+    close = [miss for miss in misses if miss <= ROUNDING_MINOR]
+    astray = any(_astray(probe) for probe in probes if probe.verdict != "KINK")
+    if close and len(close) >= DIRECTIONS_RESOLVED * len(probes) and not astray:
+        return max(close)
+    return None
 
 
 def _confirmed(
     program: WholeTape, port: Port, gradients: Gradients, probes: Sequence[Probe], rate: float
 ) -> tuple[Basis, float, str]:
     """Return the place where differences confirm the float64 adjoint, how well, and any doubt."""
+    here = _level_here(probes)
+    if here is not None:
+        return "here", here, ""
     misses = [(_miss(probe), probe) for probe in probes if probe.verdict != "KINK"]
     close = [miss for miss, _ in misses if miss <= ROUNDING_MINOR]
-    astray = any(_astray(probe) for _, probe in misses)
-    if close and len(close) >= DIRECTIONS_RESOLVED * len(probes) and not astray:
-        return "here", max(close), ""
     if _share(program, port, gradients, rate) <= NEARLY_STATIONARY:
         level, wrong = _aside(program, port)
         if level <= ASIDE_AGREES:
@@ -229,9 +254,9 @@ def _aside(program: WholeTape, port: Port) -> tuple[float, bool]:
     Returns:
         The relative error to which they agree, and True if they certainly disagree.
     """
-    at, near = (_displaced(program, DISTANCES[0] + further) for further in (0.0, _shortest(program)))
+    at = _displaced(program, DISTANCES[0])
     gradient, other = (
-        program.pull(program.seeds, at=place, double=True, preserved=True)[port] for place in (at, near)
+        _gradient_at(program, port, DISTANCES[0] + further) for further in (0.0, _shortest(program))
     )
     start = np.array([program.loss(at)])
     level, wrong = 0.0, False
@@ -284,11 +309,24 @@ class _Parts:
 def _parts(program: WholeTape, port: Port, gradients: Gradients) -> _Parts:
     exact, consumed, along = gradients.exact[port], gradients.consumed[port], program.along[port]
     size = float(np.linalg.norm(exact))
-    whole, forward, reverse = (
+    forward, reverse = (
         float(np.linalg.norm(part)) / size if size else float("inf")
-        for part in (consumed - exact, along - exact, consumed - along)
+        for part in (along - exact, consumed - along)
     )
-    return _Parts(whole, forward, reverse)
+    return _Parts(_relative_error(port, gradients), forward, reverse)
+
+
+def _relative_error(port: Port, gradients: Gradients) -> float:
+    """Return the distance of a gradient to the float64 adjoint, relative to the size of the latter."""
+    exact, size = gradients.exact[port], float(np.linalg.norm(gradients.exact[port]))
+    return float(np.linalg.norm(gradients.consumed[port] - exact)) / size if size else float("inf")
+
+
+def _largest_error(port: Port, gradients: Gradients) -> float:
+    """Return the largest error of an entry, relative to the largest entry of the float64 adjoint."""
+    exact = gradients.exact[port]
+    largest = float(np.abs(exact).max(initial=0.0))
+    return float(np.abs(gradients.consumed[port] - exact).max(initial=0.0)) / largest if largest else 0.0
 
 
 def _rate(program: WholeTape, port: Port, gradients: Gradients) -> float:
@@ -298,9 +336,7 @@ def _rate(program: WholeTape, port: Port, gradients: Gradients) -> float:
     """
     sizes, found = entry_scales(program.values(port)), []
     for distance in DISTANCES:
-        moved = program.pull(program.seeds, at=_displaced(program, distance), double=True, preserved=True)[
-            port
-        ]
+        moved = _gradient_at(program, port, distance)
         found.append(float(np.linalg.norm((moved - gradients.exact[port]) * sizes)) / distance)
     steady = all(near <= GRADIENT_STEADY * far for far, near in itertools.pairwise(found))
     return max(found) if steady and np.isfinite(found).all() else 0.0
@@ -343,6 +379,16 @@ def _typical(values: Values) -> float:
     return float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
 
 
+def _gradient_at(program: WholeTape, port: Port, distance: float) -> Floats:
+    """Return the float64 adjoint of an input where all inputs are displaced by a part of their size."""
+
+    def run(ports: Sequence[Port]) -> dict[Port, Floats]:
+        found = program.pull(program.seeds, at=_displaced(program, distance), double=True, preserved=True)
+        return {each: found[each] for each in ports}
+
+    return program.once(("gradient at", distance), port, run)
+
+
 def _displaced(program: WholeTape, distance: float) -> dict[Port, Floats]:
     """Return all inputs, displaced in one random direction by a part of their size."""
     total = sum(port.size for port in program.inputs)
@@ -358,9 +404,15 @@ def _displaced(program: WholeTape, distance: float) -> dict[Port, Floats]:
 # ---------------------------------------------------------------- words
 
 
-def _minor(parts: _Parts, level: float) -> str:
+def _minor(program: WholeTape, port: Port, gradients: Gradients, whole: float, level: float) -> str:
+    if whole <= ROUNDING_NOTED:
+        return (
+            f"it is off the float64 adjoint by {_of(whole)} its size; that adjoint agrees with differences "
+            f"of the loss to {_digits(level)}"
+        )
+    parts = _parts(program, port, gradients)
     return (
-        f"float32 rounding puts it off by {_of(parts.whole)} its size ({parts.words()}); in float64 the "
+        f"float32 rounding puts it off by {_of(whole)} its size ({parts.words()}); in float64 the "
         f"adjoint agrees with differences of the loss to {_digits(level)}"
     )
 
