@@ -171,12 +171,19 @@ class Progress:
         else:
             last = now + part * max(0.0, until - now)
         self._until = self._compared_until = min(until, last)
-        if self._processor is not None:  # the tapes that come first are sure to be compared
-            self._until = max(last, self._began + part * self._processor.longest)
+        self._until = max(self._until, self._surely_until(part))
         try:
             yield max(0.0, min(most, 0.5 * (self._compared_until - now)))
         finally:
             self._until = until
+
+    def has_share(self, part: float) -> bool:
+        """True if a step that may take `part` of the time has any left; see `share`."""
+        return max(self._until, self._surely_until(part)) > self.now()
+
+    def _surely_until(self, part: float) -> float:
+        """Return the end of a share of processor time until its first result, which each tape should reach."""
+        return -float("inf") if self._processor is None else self._began + part * self._processor.longest
 
     def compared(self) -> None:
         """Note the first result of a step that has a share: from now on its limit is not the longest one."""

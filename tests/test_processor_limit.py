@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -100,3 +101,23 @@ def test_each_tape_is_compared_although_the_limit_is_over() -> None:
     found = wp.diagnose(tapes, progress=False, max_seconds=ProcessorLimit(1e-9, 60.0))
     assert [trace.verdict for trace in found.traces] == ["AGREE"] * 3
     assert all(trace.coverage.partial for trace in found.traces)
+
+
+def test_a_tape_that_was_not_compared_is_tried_again_only_if_there_is_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries: list[object] = []
+    module = sys.modules["tapedebug.diagnose._diagnose"]
+    plain = module.record_with_arrays  # type: ignore[attr-defined]
+
+    def late(*given: object, **named: object) -> None:
+        raise OutOfTime("time was up")
+
+    monkeypatch.setattr(module, "end_to_end", late)
+    monkeypatch.setattr(module, "record_with_arrays", lambda tape: tries.append(tape) or plain(tape))
+    tapes = [recorded()[0] for _ in range(3)]
+    for limit, count in ((ProcessorLimit(1e-9, 60.0), 6), (ProcessorLimit(1e-9, 1e-9), 3)):
+        tries.clear()
+        found = wp.diagnose(tapes, progress=False, max_seconds=limit)
+        assert [trace.verdict for trace in found.traces] == ["NOT CHECKED"] * 3
+        assert len(tries) == count

@@ -119,7 +119,9 @@ def diagnose(
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
         first = functools.partial(_context, inputs=inputs, pace=pace, summarise=False)
         found = [(known.follow(first(item, own)), own, item) for item, own in pairs]
-        if len(found) > 1:  # now that kernels are compiled, a verdict that was not reached may be quick
+        share = VERDICT_FIRST if pace.explains_wrong else VERDICT_SHARE
+        if len(found) > 1 and pace.has_share(share):
+            # Now that kernels are compiled, a verdict that was not reached may be quick.
             found = [
                 (known.follow(first(item, own)) if _is_late(context) else context, own, item)
                 for context, own, item in found

@@ -431,11 +431,12 @@ class OperationReplay:
 
     def _as_they_ended(self) -> Memory:
         """Return memory as the program's reverse pass found it, with the writes after the last operation."""
-        late = self.tape.injections(len(self.operations)) if self.position == len(self.operations) else []
-        if not late:
+        if self.position < len(self.operations):
+            return self.memory
+        late = [write for write in self.tape.injections(self.position) if not write.settled]
+        if not late:  # a copy of all memory would be the same
             return self.memory
         ended = self._kept.memory_at_end()
         for write in late:
-            if not write.settled:
-                write.load(ended)
+            write.load(ended)
         return ended

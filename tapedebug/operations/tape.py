@@ -150,6 +150,8 @@ class OperationTape:
         self._budget = SnapshotBudget() if budget is None else budget
         self._seen: dict[Region, RecordedRegion] = {}
         self._writes = OutsideWrites()
+        self._written: dict[Hashable, list[tuple[int, int, int]]] = {}
+        self._written_until: tuple[int, ExecutableOperation | None] = 0, None
         self._scope: int | None = None
         self._set_aside: _SetAside | None = None
         self._reversed_in_block = False
@@ -456,12 +458,25 @@ class OperationTape:
         late = self._writes.before(len(self.operations))
         if seen is None or not seen.is_unchanged(start, stop) or any(w.region is region for w in late):
             return None
-        for operation in reversed(self.operations):
-            for access in operation.accesses:
-                a = access.array
-                if access.writes and a.region is region and a.start < stop and start < a.stop:
-                    return operation
+        for index, low, high in reversed(self._writes_of(region)):
+            if low < stop and start < high:
+                return self.operations[index]
         return None
+
+    def _writes_of(self, region: Region) -> Sequence[tuple[int, int, int]]:
+        """Return index and range of each write of operations to a region, in order."""
+        count, last = self._written_until
+        if count > len(self.operations) or (count and self.operations[count - 1] is not last):
+            self._written.clear()  # the tape was reset
+            count = 0
+        for operation in self.operations[count:]:
+            for access in operation.accesses:
+                if access.writes:
+                    a = access.array
+                    self._written.setdefault(a.region, []).append((operation.index, a.start, a.stop))
+        if self.operations:
+            self._written_until = len(self.operations), self.operations[-1]
+        return self._written.get(region, ())
 
     def live_in(self, region: Hashable, /) -> Bytes:
         """Return the bytes that the tape found in a region."""

@@ -10,6 +10,7 @@ from tapedebug._float32_slope import fitted_slope, slope
 from tapedebug._time_limit import OutOfTime
 from tapedebug.operations import Memory, Region, outside_writes
 from tapedebug.operations.adjoint_values import given_values
+from tapedebug.operations.replay_memory import ReplayMemory
 from tests.reference_engine import Tape, array, zeros
 from tests.reference_operations import (
     axpy,
@@ -179,6 +180,52 @@ def test_a_write_by_an_optimiser_after_the_pass_is_settled():
     replay = tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds, consume="current")
     assert [w.settled for w in tape.outside_writes] == [True]
     np.testing.assert_array_equal(replay.gradient(x), before)
+
+
+def test_memory_is_copied_only_for_writes_between_the_last_operation_and_the_pass(monkeypatch):
+    copies = []
+    plain = ReplayMemory.memory_at_end
+    monkeypatch.setattr(ReplayMemory, "memory_at_end", lambda self: copies.append(1) or plain(self))
+    tape, x, _, loss = layers()
+    tape.backward(loss)
+    seeds, right = tape.reverse_passes[-1].seeds, x.grad.copy()
+    x.values -= 0.1 * x.grad
+    replay = tape.new_replay().forward().backward(seeds, consume="current")
+    np.testing.assert_array_equal(replay.gradient(x), right)
+    assert not copies, "an update after the pass is no value that it read"
+    tape, x, _, loss = layers()
+    x.values[...] = 2.0
+    tape.backward(loss)
+    tape.new_replay().forward().backward(tape.reverse_passes[-1].seeds, consume="current")
+    assert len(copies) == 1
+
+
+def test_the_last_writer_of_a_range_is_found_by_one_look_at_each_operation():
+    tape, x, w, _ = layers()
+    looked = []
+
+    class Counting:
+        def __init__(self, operation):
+            self._operation, self.index = operation, operation.index
+
+        @property
+        def accesses(self):
+            looked.append(self.index)
+            return self._operation.accesses
+
+    tape.operations[:] = map(Counting, tape.operations)
+    for _ in range(5):
+        written = {}
+        for operation in tape.operations:
+            for access in operation._operation.accesses:
+                a = access.array
+                if access.writes:
+                    written[a.region] = operation, a
+        for operation, a in written.values():
+            assert tape.last_writer(a.region, a.start, a.stop) is operation
+        for a in (x, w):
+            assert tape.last_writer(a.region, a.start, a.stop) is None
+    assert looked == list(range(len(tape.operations)))
 
 
 def test_the_steps_of_a_training_loop_are_listed_and_stored_once(monkeypatch):

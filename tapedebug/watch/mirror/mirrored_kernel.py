@@ -79,6 +79,18 @@ def place_of(kernel: Kernel, flat: int) -> tuple[int, str]:
     return declared, ".".join(steps)
 
 
+_PLACES: weakref.WeakKeyDictionary[Kernel, list[tuple[int, str]]] = weakref.WeakKeyDictionary()
+"""The places of the flat parameters of kernels."""
+
+
+def places_of(kernel: Kernel) -> list[tuple[int, str]]:
+    """Return `place_of` each flat parameter of a kernel; it is the same for all launches."""
+    found = _PLACES.get(kernel)
+    if found is None:
+        found = _PLACES[kernel] = [place_of(kernel, flat) for flat in range(len(kernel.params))]
+    return found
+
+
 def _accesses(kernel: Kernel) -> list[ParameterAccess]:
     """Return the accesses of a kernel; those of the fields of an array's elements are joined."""
     analysis, active = kernel.analysis, differentiable(kernel.params)

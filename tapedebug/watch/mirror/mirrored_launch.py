@@ -30,7 +30,7 @@ from tapedebug.watch.mirror import warp_types
 from tapedebug.watch.mirror.capabilities import OF_RECORD, MirroredNumbers
 from tapedebug.watch.mirror.errors import MirrorError
 from tapedebug.watch.mirror.memory_space import MemorySpace
-from tapedebug.watch.mirror.mirrored_kernel import MirroredKernel, place_of
+from tapedebug.watch.mirror.mirrored_kernel import MirroredKernel, places_of
 
 T = TypeVar("T")
 
@@ -163,7 +163,7 @@ class MirroredLaunch(MirroredStep):
             raise MirrorError(f"the arguments of `{mirrored.key}` cannot be passed ({what})") from error
         plan = self.record.plan
         self._late = [self.record.args[p] for p in plan.late]
-        self.places = [place_of(plan.kernel, p) for p in range(len(plan.kernel.params))]
+        self.places = places_of(plan.kernel)
         self.accesses = self._accesses(arrays, self.record.replay)
         self.differentiated = self._accesses(arrays)
         self.in_float64 = None if self._narrow(arrays) else MirroredStep(self, True)
@@ -238,7 +238,7 @@ class MirroredLaunch(MirroredStep):
         ]
         kernel = kernel_for(kernel, dim, tuple(given))
         plan, flat = resolve(kernel, tuple(given))
-        places = [place_of(kernel, p) for p in range(len(kernel.params))]
+        places = places_of(kernel)
         active = frozenset(p for p in plan.floats if places[p] in arrays and arrays[places[p]].requires_grad)
         plan = plan_for(kernel, flat, plan, active)
         plan.diagnostics |= CHECKED  # replays on other values keep indices inside arrays
