@@ -651,14 +651,25 @@ class _Binding:
         return found
 
     def array(self, leaf: Leaf) -> tuple[WarpArray, WarpArray | None]:
-        """Return an array over the memory of the replay, and its gradient."""
+        """Return an array over the memory of the replay, and its gradient, which launches on the host share."""
         source: WarpArray = leaf.value
         if not source.ptr or leaf.array is None:
             return source, None
+        if not is_on_host(source.device):
+            return self._new_array(source, leaf.array)
+        keeps = self.retains and getattr(source, "retain_grad", False)
+        key = "array", leaf.array, source.dtype, source.shape, source.strides, self.adjoint, keeps
+        found: tuple[WarpArray, WarpArray | None] | None = self.values.bound.get(key)
+        if found is None:
+            found = self.values.bound[key] = self._new_array(source, leaf.array)
+        return found
+
+    def _new_array(self, source: WarpArray, array: WatchedArray) -> tuple[WarpArray, WarpArray | None]:
+        """Return an array like the program's over the memory of the replay, and its gradient."""
         gradient = None
-        if self.adjoint is not None and leaf.array.requires_grad:
-            gradient = self._array_in(source, leaf.array, self.adjoint, None)
-        found = self._array_in(source, leaf.array, self.values, gradient)
+        if self.adjoint is not None and array.requires_grad:
+            gradient = self._array_in(source, array, self.adjoint, None)
+        found = self._array_in(source, array, self.values, gradient)
         if self.retains and gradient is not None and getattr(source, "retain_grad", False):
             found.retain_grad = True
         return found, gradient

@@ -8,6 +8,7 @@ import pytest
 import tapedebug as td
 from tapedebug.diagnose.registry import OURS
 from tapedebug.watch import hooks
+from tapedebug.watch.launch import _Binding
 
 pytestmark = pytest.mark.peer
 wp = pytest.importorskip("warp")
@@ -783,3 +784,21 @@ def test_an_array_that_another_tape_uses_has_a_gradient_of_zero_on_purpose():
     assert (found.verdict, [item for item in found.findings if item.severity != "info"]) == ("AGREE", [])
     assert "y, which another tape uses" in " ".join(found.coverage.notes)
     del second
+
+
+def test_launches_share_the_arrays_of_a_replay(monkeypatch):
+    made = []
+    plain = _Binding._array_in
+    monkeypatch.setattr(_Binding, "_array_in", lambda *given: made.append(given[2]) or plain(*given))
+    counts = []
+    for steps in (2, 8):
+        tape, _ = watched(programs.springs, steps=steps)
+        tape.verify()
+        made.clear()
+        replay = tape.new_replay().forward()
+        counts.append(len(made))
+        replay.backward(tape.seeds, consume="current")
+        made.clear()
+        replay.forward(0).backward(tape.seeds, consume="current")
+        assert not made, "everything is bound"
+    assert counts == [4, 4], "x, v, k and the loss, however many launches use them"
