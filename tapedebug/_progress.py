@@ -182,7 +182,7 @@ class Progress:
         return max(self._until, self._surely_until(part)) > self.now()
 
     def _surely_until(self, part: float) -> float:
-        """Return the end of a share of processor time until its first result, which each tape should reach."""
+        """Return the end of a share of processor time until its first result; each tape should reach that."""
         return -float("inf") if self._processor is None else self._began + part * self._processor.longest
 
     def compared(self) -> None:

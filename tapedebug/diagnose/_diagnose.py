@@ -120,10 +120,11 @@ def diagnose(
         first = functools.partial(_context, inputs=inputs, pace=pace, summarise=False)
         found = [(known.follow(first(item, own)), own, item) for item, own in pairs]
         share = VERDICT_FIRST if pace.explains_wrong else VERDICT_SHARE
-        if len(found) > 1 and pace.has_share(share):
-            # Now that kernels are compiled, a verdict that was not reached may be quick.
+        if len(found) > 1:  # now that kernels are compiled, a verdict that was not reached may be quick
             found = [
-                (known.follow(first(item, own)) if _is_late(context) else context, own, item)
+                (known.follow(first(item, own)), own, item)
+                if _is_late(context) and pace.has_share(share)
+                else (context, own, item)
                 for context, own, item in found
             ]
         if all(context.trace.tape.began for context, *_ in found):

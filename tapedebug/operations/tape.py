@@ -150,8 +150,8 @@ class OperationTape:
         self._budget = SnapshotBudget() if budget is None else budget
         self._seen: dict[Region, RecordedRegion] = {}
         self._writes = OutsideWrites()
-        self._written: dict[Hashable, list[tuple[int, int, int]]] = {}
-        self._written_until: tuple[int, ExecutableOperation | None] = 0, None
+        self._ranges_written: dict[Hashable, list[tuple[int, int, int]]] = {}
+        self._ranges_written_until: tuple[int, ExecutableOperation | None] = 0, None
         self._scope: int | None = None
         self._set_aside: _SetAside | None = None
         self._reversed_in_block = False
@@ -465,18 +465,18 @@ class OperationTape:
 
     def _writes_of(self, region: Region) -> Sequence[tuple[int, int, int]]:
         """Return index and range of each write of operations to a region, in order."""
-        count, last = self._written_until
+        count, last = self._ranges_written_until
         if count > len(self.operations) or (count and self.operations[count - 1] is not last):
-            self._written.clear()  # the tape was reset
+            self._ranges_written.clear()  # the tape was reset
             count = 0
         for operation in self.operations[count:]:
             for access in operation.accesses:
                 if access.writes:
                     a = access.array
-                    self._written.setdefault(a.region, []).append((operation.index, a.start, a.stop))
+                    self._ranges_written.setdefault(a.region, []).append((operation.index, a.start, a.stop))
         if self.operations:
-            self._written_until = len(self.operations), self.operations[-1]
-        return self._written.get(region, ())
+            self._ranges_written_until = len(self.operations), self.operations[-1]
+        return self._ranges_written.get(region, ())
 
     def live_in(self, region: Hashable, /) -> Bytes:
         """Return the bytes that the tape found in a region."""

@@ -651,7 +651,7 @@ class _Binding:
         return found
 
     def array(self, leaf: Leaf) -> tuple[WarpArray, WarpArray | None]:
-        """Return an array over the memory of the replay, and its gradient, which launches on the host share."""
+        """Return an array over the memory of the replay, and its gradient; launches on the host share it."""
         source: WarpArray = leaf.value
         if not source.ptr or leaf.array is None:
             return source, None
