@@ -144,7 +144,7 @@ class WholeTape(ShadowProgram):
     def once(
         self, key: Hashable, port: Port, run: Callable[[Sequence[Port]], Mapping[Port, Floats]]
     ) -> Floats:
-        """Return what `run` measures of an input; the runs that this takes measure all inputs at once.
+        """Return the measurement of an input by `run`, whose runs of the tape measure all inputs at once.
 
         Args:
             key: The measurement. A second call with it runs nothing, unless the inputs are long.

@@ -379,7 +379,7 @@ def _type_of(port: Port) -> np.dtype[Any]:
 
 
 class _Deferred(Mapping[Port, Floats]):
-    """What a function measures of all inputs, when the first of them is asked for."""
+    """Measurements of all inputs that a function takes when the first of them is asked for."""
 
     def __init__(self, inputs: Sequence[Port], measure: Callable[[], Mapping[Port, Floats]]) -> None:
         self._inputs, self._measure = inputs, measure
