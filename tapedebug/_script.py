@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from tapedebug._dataclass import dataclass
 from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError, TapedebugError
+from tapedebug._traceback import PACKAGE
 
 STANDARD_INPUT = "<stdin>"
 BUILT_IN = "built-in"
@@ -231,7 +232,7 @@ def failure(error: BaseException, files: Sequence[str], hidden: Sequence[str] = 
     shown = traceback.TracebackException(type(error), error, _own_frames(error.__traceback__, files))
     if isinstance(error, TapedebugError):
         # The error is about the program and names the place; the frames of this package are left out.
-        hidden = (*hidden, str(Path(__file__).parent))
+        hidden = (*hidden, PACKAGE)
     own = [frame for frame in shown.stack if not frame.filename.startswith(tuple(hidden))]
     shown.stack = traceback.StackSummary.from_list(own)
     missing = str(error.name or "") if isinstance(error, ModuleNotFoundError) else ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import TracebackType
 
-_PACKAGE = str(Path(__file__).parent)
+PACKAGE = f"{Path(__file__).parent}{os.sep}"
+"""The folder of this package, with which the files of its frames begin."""
 
 
 def frames_of_user(trace: TracebackType | None) -> TracebackType | None:
@@ -27,4 +29,4 @@ def frames_of_user(trace: TracebackType | None) -> TracebackType | None:
 
 def is_own_frame(trace: TracebackType) -> bool:
     """True if the first frame of a traceback runs code of this package."""
-    return trace.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+    return trace.tb_frame.f_code.co_filename.startswith(PACKAGE)
