@@ -12,7 +12,16 @@ from tapedebug.diagnose.experiments.stale_replay import StaleReplays
 from tapedebug.diagnose.registry import OURS
 from tests.contract.test_operations import layers
 from tests.reference_engine import Tape, array, zeros
-from tests.reference_operations import axpy, cube_with_wrong_adjoint, detached, root, scale, square, total
+from tests.reference_operations import (
+    axpy,
+    cube_with_wrong_adjoint,
+    detached,
+    matmul,
+    root,
+    scale,
+    square,
+    total,
+)
 
 
 def one(function, values=(1.0, 2.0)):
@@ -63,6 +72,19 @@ def test_a_loss_that_is_not_on_the_tape_is_found():
     found = diagnose(tape)
     assert found.findings[0].message.endswith("Its seed has no effect: the gradients are those of y alone.")
     assert messages(found) == [("error", "seed")]
+
+
+def test_an_overwrite_of_an_array_that_a_launch_got_twice_is_measured():
+    a, product, loss = array([[1.0, 2.0], [3.0, 4.0]]), zeros(2, 2), zeros(1)
+    with Tape() as tape:
+        matmul(a, a, product)
+        scale(a, 3.0)
+        total(product, loss)
+    tape.backward(loss)
+    found = diagnose(tape)
+    assert (found.verdict, messages(found)) == ("WRONG", [("error", "overwrite")])
+    (finding,) = [item for item in found.findings if item.severity == "error"]
+    assert finding.message.endswith("That puts the gradient of a off by 200 %.")
 
 
 def test_an_overwrite_is_found_with_its_effect_on_the_gradients():

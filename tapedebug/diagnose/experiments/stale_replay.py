@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from tapedebug.contract import A, Array, Consume, OnReplay, Operation, RecordedTape, Replay, Values
+from tapedebug.contract import (
+    A,
+    Array,
+    Consume,
+    OnReplay,
+    Operation,
+    RecordedTape,
+    Replay,
+    Values,
+    share_bytes,
+)
 
 Pairs = Collection[tuple[int, int]]
 """(operation, parameter)."""
@@ -31,7 +41,8 @@ class StaleReplay:
     """A replay that runs selected adjoints one at a time, with stale values for some of their parameters.
 
     Such an adjoint runs on the current content of memory, after the arrays of its other parameters have been
-    restored to their values at the operation. If arrays share memory, the last one restored determines it.
+    restored to their values at the operation. Elements that these share with a selected one stay stale: an
+    operation may get one array twice.
 
     Attributes:
         now: The (operation, parameter) pairs that read the content of memory at the end.
@@ -177,12 +188,19 @@ class StaleReplay:
         """Run the adjoint of one operation with stale values for its selected parameters."""
         saved: list[tuple[Array, Values]] = []
         replay = self._replay
-        for access in self._operations[index].accesses:
+        needed = self._needed(index)
+        now = [access for access in needed if (index, access.param) in self.now]
+        restored = [access for access in needed if (index, access.param) not in self.now]
+        shared = {
+            a.array: self.values(a.array) for a in now if any(share_bytes(a.array, b.array) for b in restored)
+        }
+        for access in sorted(restored, key=lambda a: (index, a.param) in self.left):
             key = (index, access.param)
-            if key not in self.now and (access.needs_before or access.needs_after):
-                late = key in self.left or not access.needs_before
-                saved.append((access.array, self.values(access.array)))
-                replay.set(access.array, self._kept[(*key, late)])
+            late = key in self.left or not access.needs_before
+            saved.append((access.array, self.values(access.array)))
+            replay.set(access.array, self._kept[(*key, late)])
+        for array, values in shared.items():
+            replay.set(array, values)
         try:
             replay.backward(None, "current", index + 1, index, on_operation, skip)
         finally:
