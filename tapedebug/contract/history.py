@@ -168,6 +168,9 @@ class UnrecordedLaunch:
         call_site: The place in the program.
         paused: The tape did not record then, and recorded again afterwards.
         kind: A launch, a copy, or the call of a function that no tape records.
+        earlier: It ran before the tape began to record, while no tape recorded.
+        unset: The names of arrays that are not on the tape, from whose values it computed, and whose
+            gradients the program read after the reverse pass although they were all 0.
     """
 
     name: str
@@ -177,6 +180,8 @@ class UnrecordedLaunch:
     call_site: Place
     paused: bool = False
     kind: Literal["launch", "copy", "call"] = "launch"
+    earlier: bool = False
+    unset: Sequence[str] = ()
 
 
 class UnrecordedLaunches(Protocol):

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from time import perf_counter
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from tapedebug._interception import Handler
 from tapedebug._source import Site, Span, display_file
 from tapedebug._tape_observers import link, notify
 from tapedebug._tape_retention import TapeRetention
-from tapedebug.contract import Array, Engine, Values
+from tapedebug.contract import Array, Engine, UnrecordedLaunch, Values, share_bytes
 from tapedebug.operations import (
     ExecutableOperation,
     FunctionOperation,
@@ -28,6 +28,7 @@ from tapedebug.operations import (
 from tapedebug.watch.arguments import Arguments, Leaf, frozen
 from tapedebug.watch.builtin_operations import CopyOperation, FillOperation, OpaqueFunction
 from tapedebug.watch.call_site import CallPlace, is_user, place_in, user_frame, user_place
+from tapedebug.watch.earlier_launches import EarlierLaunch, EarlierLaunches
 from tapedebug.watch.handles import Handles
 from tapedebug.watch.hooks import WarpObject, binder, is_capturing, look_up
 from tapedebug.watch.host_transfers import host_place
@@ -83,6 +84,7 @@ class Recorder:
         self.arguments = Arguments(self.memory, self.objects)
         self.uses = KernelUses()
         self.history = SharedHistory()
+        self.earlier = EarlierLaunches(self.array)
         self._forms: dict[Hashable, LaunchForm] = {}
         self._bind_launch: Callable[..., tuple[Any, ...]] | None = None
         self.retention = TapeRetention()
@@ -182,6 +184,8 @@ class Recorder:
             if found is not None and found.is_recording:
                 with self.guarded(found, "the names of a tape's arrays"):
                     found.find_names(user_frame())
+                with self.guarded(found, "launches before a tape"):
+                    self._note_earlier(found, user_frame())
                 with self.guarded(found, "the end of a tape"):
                     found.end()
                     self.retention.tape_exited(found)
@@ -316,10 +320,17 @@ class Recorder:
             return original(*args, **named)
         tape = self.recording()
         if is_command or (tape is None and not self._live):
-            self.unwritten.all_written((*inputs, *outputs))
+            given = (*inputs, *outputs)
+            self.unwritten.all_written(given)
+            if is_adjoint:
+                self.earlier.reversed(kernel)
+            elif not is_command and self.earlier.wants(given):
+                place = place_in(user_frame(4)).span
+                self.earlier.note("launch", kernel, _name(kernel), place, given)
             return original(*args, **named)
         at = place_in(user_frame(4))  # the frames of this method, its entry and the redirection are known
         if is_adjoint:
+            self.earlier.reversed(kernel)
             if tape is not None:
                 self.skip(tape, f"launch(adjoint=True) of {_name(kernel)}", "it is no part of a reverse pass")
             self.unwritten.clear()
@@ -447,6 +458,8 @@ class Recorder:
     def _run_outside(self, kernel: WarpObject, values: list[Any], place: Span, run: Callable[[], Any]) -> Any:
         """Run a launch that no tape records, and note what it writes for the live tapes."""
         self.unwritten.all_written(values)
+        if self.earlier.wants(values):
+            self.earlier.note("launch", kernel, _name(kernel), place, values)
         try:
             arrays, leaves, values = self._arguments(kernel, values)
             form = self._form(kernel, values, arrays, leaves)
@@ -458,6 +471,58 @@ class Recorder:
             self._anything_written()
             return run()
         return self._outside(run, written, "launch", place, ("launch", _name(kernel), read))
+
+    def _note_earlier(self, tape: WatchedTape, frame: FrameType) -> None:
+        """Note the launches off all tapes that computed what a tape starts from."""
+        candidates = [array for array in tape.arrays_with_gradient() if self.earlier.at(array.address or 0)]
+        for array in tape.read_first(candidates):
+            writer = self._writer_of(array, tape.began)
+            if writer is not None:
+                launch, reads = writer
+                tape.note_earlier(
+                    UnrecordedLaunch(
+                        launch.name, reads, [array], 0, launch.place, kind=launch.kind, earlier=True
+                    ),
+                    self._sources(reads, launch.clock),
+                    frame,
+                )
+
+    def _writer_of(self, array: WatchedArray, before: int) -> tuple[EarlierLaunch, list[WatchedArray]] | None:
+        """Return the last launch off all tapes, before some time, that wrote an array, and what it read.
+
+        The latter are arrays of other memory with a gradient. There is no such launch if a tape has recorded
+        a later write.
+        """
+        for launch in self.earlier.at(array.address or 0):
+            values = launch.values() if launch.clock < before else None
+            if values is None:
+                continue
+            if launch.kernel is None:
+                writes, reads = ([self.memory.array_of(value)] for value in values)
+            else:
+                arrays, leaves, values = self._arguments(launch.kernel, values)
+                form = self._form(launch.kernel, values, arrays, leaves)
+                writes, reads = form.written(arrays), form.read(arrays)
+            if not any(share_bytes(written, array) for written in writes):
+                continue
+            later = (tape for tape in self.history.tapes if launch.clock < tape.began < before)
+            if any(tape.last_writer(array.region, array.start, array.stop) is not None for tape in later):
+                return None
+            found = [a for a in reads if a.requires_grad and not any(share_bytes(a, w) for w in writes)]
+            return (launch, found) if found else None
+        return None
+
+    def _sources(self, arrays: Sequence[WatchedArray], before: int) -> list[WatchedArray]:
+        """Return arrays, and those of which launches off all tapes before some time computed them."""
+        found: dict[WatchedArray, None] = {}
+        waiting = [(array, before) for array in arrays]
+        while waiting and len(found) < MOST_SOURCES:
+            array, time = waiting.pop()
+            if array not in found:
+                found[array] = None
+                launch = self._writer_of(array, time)
+                waiting += [] if launch is None else [(read, launch[0].clock) for read in launch[1]]
+        return list(found)
 
     def _note_gradients(self, gradients: Sequence[tuple[WatchedArray, Use]], place: Span) -> None:
         """Note that a launch reads or writes gradients as its arguments."""
@@ -543,7 +608,10 @@ class Recorder:
         known = self.memory.is_known(dest), self.memory.is_known(src)
         if tape is None or not (any(known) or src.requires_grad) or is_capturing(dest.device):
             copied = src if tape is None and known[1] else None
-            return self._written(dest, "copy", lambda: original(*args, **named), copied)
+            result = self._written(dest, "copy", lambda: original(*args, **named), copied)
+            if tape is None and self.earlier.wants((dest, src)):
+                self.earlier.note("copy", None, "copy", user_place(), (dest, src))
+            return result
         if not known[1] and isinstance(getattr(src, "_ref", None), np.ndarray):
             return self._written(dest, "assign", lambda: original(*args, **named))
         place = user_place()
@@ -581,6 +649,7 @@ class Recorder:
     def _filled(self, array: WarpObject, method: str, run: Callable[[], Any]) -> Any:
         if not array.ptr or not self._live:
             self.unwritten.written(array)
+            self.earlier.written(array)
             return run()
         tape = self.recording()
         gradient = self.memory.with_gradient_at(array)
@@ -664,6 +733,7 @@ class Recorder:
         place = user_place()
         computed: Computed | None = None
         self.unwritten.written(array)
+        self.earlier.written(array)
         if self._live and isinstance(array, self.array):
             with self.guarded(None, "a write", place):
                 if copied is not None:
@@ -882,6 +952,9 @@ def _parameters(function: FunctionType) -> tuple[str, ...]:
 
 SMALL_GRADIENT = 1_000_000
 """Largest number of elements of an array whose early reads are noted, which computes its norm."""
+
+MOST_SOURCES = 100
+"""Largest number of arrays that are followed back from one that a tape starts from."""
 
 POINTER = 3
 """The position of `ptr` among the arguments of `warp.array` after `data`."""

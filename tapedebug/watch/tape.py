@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 
 from tapedebug._float_types import float_info, is_float
+from tapedebug._names import find_names
 from tapedebug._source import display_file
 from tapedebug.contract import (
     Array,
@@ -167,6 +168,7 @@ class WatchedTape(OperationTape):
         self.gaps: dict[str, int] = {}
         self.templates: dict[Hashable, LaunchTemplate] = {}
         self.unrecorded: list[UnrecordedLaunch] = []
+        self.earlier: dict[Hashable, tuple[UnrecordedLaunch, dict[WatchedArray, str]]] = {}
         self.structs: dict[int, PresentStructs] = {}
         self._settings: dict[Hashable, tuple[bool, Place]] = {}
         self.set_later: dict[Hashable, str] = {}
@@ -260,6 +262,56 @@ class WatchedTape(OperationTape):
         launch = UnrecordedLaunch(name, reads, writes, at, place, not self.is_recording, kind)
         if launch not in self.unrecorded[-len(writes) - 1 :]:
             self.unrecorded.append(launch)
+
+    def arrays_with_gradient(self) -> list[WatchedArray]:
+        """Return the arrays of the tape that have a gradient."""
+        return [
+            array
+            for arrays in self.regions.values()
+            for array in cast("dict[WatchedArray, None]", arrays)
+            if array.requires_grad
+        ]
+
+    def read_first(self, arrays: Sequence[WatchedArray]) -> list[WatchedArray]:
+        """Return those of some arrays whose values operations read before any writes their memory."""
+        waiting = {array.region: array for array in arrays if memory_key(array) not in self.earlier}
+        found = []
+        for operation in self.operations if waiting else ():
+            for access in operation.accesses:
+                region = cast("WatchedRegion", access.array.region)
+                if access.reads and region in waiting:
+                    found.append(waiting.pop(region))
+            for access in operation.accesses:
+                if access.writes:
+                    waiting.pop(cast("WatchedRegion", access.array.region), None)
+            if not waiting:
+                break
+        return found
+
+    def note_earlier(
+        self, launch: UnrecordedLaunch, sources: Sequence[WatchedArray], frame: FrameType
+    ) -> None:
+        """Note a launch or a copy that computed an array before the tape began to record.
+
+        Args:
+            launch: It wrote one array.
+            sources: The arrays from which it computed, also by other such launches.
+            frame: The first frame in which their names are searched.
+        """
+        wanted = {memory_key(array) for array in sources}
+        names = find_names(
+            look_up("warp:array"), lambda found: memory_key(self.memory.find(found)), wanted, frame
+        )
+        named = {array: next(iter(names.get(memory_key(array), ())), "an array") for array in sources}
+        self.earlier[memory_key(launch.writes[0])] = launch, named
+
+    def gradient_was_read(self, array: WatchedArray) -> bool:
+        """True if the program read the gradient of an array after the last reverse pass of this tape."""
+        passes = [e.clock for e in self.history.events() if e.kind == "backward" and e.tape == self.id]
+        return bool(passes) and any(
+            event.kind == "read" and event.of == "gradient" and event.clock > passes[-1]
+            for event in self.history.shared.events([array.region])
+        )
 
     def _find_shared_gradients(self) -> list[SharedGradient]:
         """Return neighbours in memory whose gradients overlap although their values do not, in that way."""
@@ -583,6 +635,23 @@ class _Unrecorded:
             writes = [array for array in launch.writes if self._is_read(array, launch.at)]
             if writes:
                 found.append(replace(launch, reads=list(reads), writes=writes))
+        return [*self._earlier(), *found]
+
+    def _earlier(self) -> list[UnrecordedLaunch]:
+        """Return those that ran before the tape began to record."""
+        found = []
+        for launch, sources in self._tape.earlier.values():
+            reads = [array for array in sources if self._tape.uses(array)]
+            unset = [
+                name
+                for array, name in sources.items()
+                if not self._tape.uses(array)
+                and (gradient := array.current_gradient()) is not None
+                and not gradient.any()
+                and self._tape.gradient_was_read(array)
+            ]
+            if self._tape.uses(launch.writes[0]):
+                found.append(replace(launch, reads=reads, unset=unset))
         return found
 
     def _is_read(self, array: Array, at: int) -> bool:

@@ -211,3 +211,92 @@ def test_single_numbers_that_numpy_writes_into_a_large_input_are_found_before_th
     found, (finding,) = messages(session)
     assert (found.verdict, finding.rule) == ("WRONG", "stale-value")
     assert f"{len(written)} of 200000 elements changed value" in finding.message
+
+
+def forgotten(before, *, shared=False, between=None):
+    """`y = x²` before the tape, and `loss = sum(y)`, if wanted also of x, on it."""
+    x, y, loss = ones(3), zeros(3), zeros(1)
+    before(x, y)
+    if between is not None:
+        between(x, y)
+    with wp.Tape() as tape:
+        wp.launch(programs.total, dim=3, inputs=[y], outputs=[loss])
+        if shared:
+            wp.launch(programs.total, dim=3, inputs=[x], outputs=[loss])
+    tape.backward(loss)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("before", "what"), [(launched, "launch"), (copied, "copy"), (through_another, "launch")]
+)
+def test_what_is_computed_before_the_tape_is_named_if_its_gradient_is_read(before, what):
+    with td.watch_warp() as session:
+        x = forgotten(before)
+        assert not x.grad.numpy().any()
+    found, (finding,) = messages(session)
+    assert (finding.rule, finding.severity, finding.arrays) == ("disconnected", "warning", ["y"])
+    assert finding.call_site.line == line_of(before, f"wp.{what}(")
+    assert finding.message.startswith(
+        "The gradient of x, which the program read after the reverse pass, is exactly 0: "
+    )
+    assert "before the tape began to record, computes y from it. The tape takes y as a const" in str(finding)
+    assert finding.fix.startswith(f"{what} ")
+    (note,) = [note for note in found.coverage.notes if "before the tape began" in note]
+    assert note.startswith(f"computed by a {what} before the tape began to record, and taken as constant ")
+
+
+def test_what_is_computed_before_the_tape_from_an_input_of_it_is_named():
+    with td.watch_warp() as session:
+        forgotten(launched, shared=True)
+    _, (finding,) = messages(session)
+    assert (finding.rule, finding.arrays) == ("disconnected", ["y", "x"])
+    assert finding.message.startswith("The gradient of x misses what flows through y: the launch of square ")
+
+
+@pytest.mark.parametrize("case", ["gradient is not read", "overwritten", "reversed by the program", "copied"])
+def test_what_is_computed_before_the_tape_on_purpose_is_at_most_a_note(case):
+    def filled(x, y):
+        y.fill_(2.0)
+
+    with td.watch_warp() as session:
+        between = filled if case == "overwritten" else None
+        x = forgotten(copied if case == "copied" else launched, shared=case == "copied", between=between)
+        if case == "reversed by the program":
+            y, adj_y = zeros(3), ones(3, False)
+            wp.launch(programs.square, 3, [x], [y], adj_inputs=[x.grad], adj_outputs=[adj_y], adjoint=True)
+        if case != "gradient is not read":
+            x.grad.numpy()
+    found, loud = messages(session)
+    assert (found.verdict, loud) == ("AGREE", [])
+    noted = any("before the tape began" in note for note in found.coverage.notes)
+    assert noted == (case != "overwritten")
+
+
+def test_steps_before_the_tape_that_it_continues_are_only_information():
+    with td.watch_warp() as session:
+        x, y, z, loss = ones(3), zeros(3), zeros(3), zeros(1)
+        wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+        with wp.Tape() as tape:
+            wp.launch(programs.square, dim=3, inputs=[y], outputs=[z])
+            wp.launch(programs.total, dim=3, inputs=[z], outputs=[loss])
+            wp.launch(programs.total, dim=3, inputs=[x], outputs=[loss])
+        tape.backward(loss)
+    found, loud = messages(session)
+    assert (found.verdict, loud) == ("AGREE", [])
+    assert any("misses what flows through y" in finding.message for finding in found.findings)
+
+
+def test_an_array_that_another_tape_wrote_meanwhile_comes_from_there():
+    with td.watch_warp() as session:
+        x, y, loss = ones(3), zeros(3), zeros(1)
+        wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+        with wp.Tape() as earlier:
+            wp.launch(programs.square, dim=3, inputs=[loss], outputs=[y])
+        with wp.Tape() as tape:
+            wp.launch(programs.total, dim=3, inputs=[y], outputs=[loss])
+        tape.backward(loss)
+        x.grad.numpy()
+    assert earlier.launches
+    found = td.diagnose(session.tapes[-1], progress=False)
+    assert not any("before the tape began" in note for note in found.coverage.notes)

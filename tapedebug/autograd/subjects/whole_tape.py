@@ -282,6 +282,8 @@ def outside_notes(tape: RecordedTape, names: Names) -> list[str]:
         what = "while the tape did not record" if launch.paused else "by a launch with record_tape=False"
         if launch.kind == "call":
             what = f"by {launch.name}, which no tape records"
+        if launch.earlier:
+            what = f"by a {launch.kind} before the tape began to record"
         for a in launch.writes:
             constants.setdefault(what, {})[names.of(a) + _at(launch.call_site)] = None
     for what, named in constants.items():

@@ -73,6 +73,9 @@ class OffTapeLaunch:
         place: The line of the user's source.
         paused: The tape did not record then.
         kind: `"launch"`, `"copy"`, or `"call"` of a function that no tape records.
+        earlier: It ran before the tape began to record.
+        unset: The names of arrays beyond the tape from which it computed, and whose gradients were read
+            after the reverse pass although they were all 0.
     """
 
     name: str
@@ -82,6 +85,8 @@ class OffTapeLaunch:
     place: Location
     paused: bool
     kind: str
+    earlier: bool = False
+    unset: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)

@@ -345,6 +345,8 @@ class Replay:
                 location_at(launch.call_site),
                 launch.paused,
                 launch.kind,
+                launch.earlier,
+                tuple(launch.unset),
             )
             for launch in (() if found is None else found.launches())
         ]

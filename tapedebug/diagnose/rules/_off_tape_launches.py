@@ -46,6 +46,8 @@ def _finding(
     source, bits = _source(reach, launch)
     leaves = [leaf for position, leaf in enumerate(reach.leaves) if bits >> position & 1]
     target, moves = _target(context, reach, launch)
+    if target is not None and launch.unset:
+        return _beyond_the_tape(context, launch, target, moves)
     if source is None or target is None or not leaves:
         return None
     labels = [trace.arrays[leaf].label for leaf in leaves]
@@ -54,22 +56,20 @@ def _finding(
     part = [label for label in labels if label not in gone]
     effects = [f"the gradient of {words.listed(gone)} is exactly 0"] if gone else []
     effects += [f"the gradient of {words.listed(part)} misses what flows through {end}"] if part else []
-    what = "a copy" if launch.kind == "copy" else f"the {launch.kind} of {launch.name}"
     why = "while the tape did not record" if launch.paused else "which record_tape=False kept off the tape"
     if launch.kind == "call":
         why = "which no tape records"
+    if launch.earlier:
+        why = "before the tape began to record"
     message = (
-        f"{' and '.join(effects)}: {what} at {words.place(launch.place)}, {why}, computes {end} "
+        f"{' and '.join(effects)}: {_what(launch)} at {words.place(launch.place)}, {why}, computes {end} "
         f"from {start}. The tape takes {end} as a constant. The loss does depend on it: "
         f"perturbing {end} by {SCALE:.1%} moves the loss by {words.number(moves)}."
     )
-    run = "copy" if launch.kind == "copy" else f"launch {launch.name}"
-    fix = f"{run} while the tape records" if launch.paused else f"{run} without record_tape=False"
-    if launch.kind == "call":
-        fix = f"compute {end} in a kernel"
+    fix = _fix(launch, end)
     return DisconnectedFinding(
         rule=CODE,
-        severity="warning",
+        severity="info" if launch.earlier and _continues(context, launch) else "warning",
         message=message,
         launches=[],
         arrays=list(dict.fromkeys([end, start, *labels])),
@@ -79,8 +79,60 @@ def _finding(
         inputs=labels,
         source=start,
         evidence={"to": end, "perturbation": SCALE, "loss_moves": moves, "occurrences": 1},
-        fix=f"{fix}; if {end} is meant as a constant, create it without requires_grad",
+        fix=fix,
     )
+
+
+def _continues(context: RuleContext, launch: OffTapeLaunch) -> bool:
+    """True if the tape may go on, on purpose, with what ran before it: a burn-in, or a copy that is kept."""
+    return launch.kind == "copy" or any(launch.name == other.name for other in context.trace.launches)
+
+
+def _beyond_the_tape(
+    context: RuleContext, launch: OffTapeLaunch, target: int, moves: float
+) -> DisconnectedFinding:
+    """Return the finding about inputs that are not on the tape, and whose gradients the program read."""
+    end = context.trace.arrays[target].label
+    inputs, one = words.listed(launch.unset), len(launch.unset) == 1
+    subject, are, them = ("gradient", "is", "it") if one else ("gradients", "are", "them")
+    return DisconnectedFinding(
+        rule=CODE,
+        severity="warning",
+        message=(
+            f"the {subject} of {inputs}, which the program read after the reverse pass, {are} exactly 0: "
+            f"{_what(launch)} at {words.place(launch.place)}, before the tape began to record, computes "
+            f"{end} from {them}. The tape takes {end} as a constant. The loss does depend on it: perturbing "
+            f"{end} by {SCALE:.1%} moves the loss by {words.number(moves)}."
+        ),
+        launches=[],
+        arrays=[end],
+        location=None,
+        call_site=launch.place,
+        kind="through a launch off the tape",
+        inputs=[],
+        source=launch.unset[0],
+        evidence={
+            "to": end,
+            "from": list(launch.unset),
+            "perturbation": SCALE,
+            "loss_moves": moves,
+            "occurrences": 1,
+        },
+        fix=_fix(launch, end),
+    )
+
+
+def _what(launch: OffTapeLaunch) -> str:
+    return "a copy" if launch.kind == "copy" else f"the {launch.kind} of {launch.name}"
+
+
+def _fix(launch: OffTapeLaunch, end: str) -> str:
+    run = "copy" if launch.kind == "copy" else f"launch {launch.name}"
+    recorded = launch.paused or launch.earlier
+    fix = f"{run} while the tape records" if recorded else f"{run} without record_tape=False"
+    if launch.kind == "call":
+        fix = f"compute {end} in a kernel"
+    return f"{fix}; if {end} is meant as a constant, create it without requires_grad"
 
 
 def _source(reach: Reachability, launch: OffTapeLaunch) -> tuple[Node | None, int]:

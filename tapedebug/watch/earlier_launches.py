@@ -1,0 +1,137 @@
+"""Launches and copies that ran while no tape recorded, and that computed what a later tape starts from."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tapedebug._clock import clock
+from tapedebug._source import Span
+from tapedebug.watch.hooks import WarpObject
+from tapedebug.watch.memory import WarpArray
+
+REMEMBERED = 1000
+"""Largest number of addresses of which launches are stored."""
+
+HELD = 1 << 24
+"""Largest number of bytes of arrays that are kept alive: temporary ones between two such launches."""
+
+AT_EACH = 8
+"""Largest number of launches that are stored of one address."""
+
+
+@dataclass(slots=True, eq=False)
+class EarlierLaunch:
+    """A launch or a copy that no tape recorded.
+
+    Attributes:
+        kind: `"launch"` or `"copy"`.
+        kernel: The kernel; None for a copy.
+        name: The name of the kernel, or `copy`.
+        place: The place in the program.
+        clock: The time.
+    """
+
+    kind: Literal["launch", "copy"]
+    kernel: WarpObject
+    name: str
+    place: Span
+    clock: int
+    _values: list[Any]
+    _arrays: list[weakref.ref[WarpArray] | None]
+
+    def values(self) -> list[Any] | None:
+        """Return the arguments, those of a copy being destination and source; None if an array is gone."""
+        values = [
+            value if array is None else array()
+            for value, array in zip(self._values, self._arrays, strict=True)
+        ]
+        gone = any(
+            array is not None and value is None for value, array in zip(values, self._arrays, strict=True)
+        )
+        return None if gone else values
+
+
+class EarlierLaunches:
+    """The last launches and copies off all tapes that got arrays with a gradient, by address of an array.
+
+    Of their arrays the last ones are kept alive, up to `HELD` bytes.
+
+    Args:
+        array: The class of Warp's arrays. Arrays in structs are not looked at.
+    """
+
+    def __init__(self, array: type[WarpObject]) -> None:
+        self._array = array
+        self._at: dict[int, list[EarlierLaunch]] = {}
+        self._held: dict[int, WarpArray] = {}
+        self._held_bytes = 0
+
+    def note(
+        self,
+        kind: Literal["launch", "copy"],
+        kernel: WarpObject,
+        name: str,
+        place: Span,
+        values: Sequence[Any],
+    ) -> None:
+        """Note a launch or a copy, with its arguments as `EarlierLaunch.values` describes them."""
+        kept, arrays = list(values), []
+        for position, value in enumerate(values):
+            is_array = type(value) is self._array
+            arrays.append(weakref.ref(value) if is_array else None)
+            if is_array:
+                kept[position] = None
+        launch = EarlierLaunch(kind, kernel, name, place, clock.tick(), kept, arrays)
+        for value in self._with_gradient(values):
+            self._hold(value)
+            known = self._at.get(value.ptr)
+            if known is None:
+                if len(self._at) >= REMEMBERED:
+                    self._forget()
+                known = self._at[value.ptr] = []
+            known[:] = [each for each in known if (each.kernel, each.place) != (kernel, place)]
+            known.append(launch)
+            del known[:-AT_EACH]
+
+    def _hold(self, array: WarpArray) -> None:
+        """Keep an array alive, and release the oldest ones beyond the limit."""
+        if id(array) in self._held or array.capacity > HELD:
+            return
+        self._held[id(array)] = array
+        self._held_bytes += array.capacity
+        while self._held_bytes > HELD:
+            self._held_bytes -= self._held.pop(next(iter(self._held))).capacity
+
+    def wants(self, values: Sequence[Any]) -> bool:
+        """True if a launch with some arguments may carry a gradient from one array to another."""
+        found = None
+        for value in self._with_gradient(values):
+            if found is not None and value.ptr != found:
+                return True
+            found = value.ptr
+        return False
+
+    def _with_gradient(self, values: Iterable[Any]) -> Iterator[WarpArray]:
+        return (value for value in values if type(value) is self._array and value.requires_grad and value.ptr)
+
+    def written(self, array: WarpObject) -> None:
+        """Forget what wrote an array, because something else writes it now."""
+        if self._at:
+            self._at.pop(getattr(array, "ptr", None) or 0, None)
+
+    def reversed(self, kernel: WarpObject) -> None:
+        """Forget the launches of a kernel, whose adjoint the program runs itself."""
+        for launches in self._at.values():
+            launches[:] = [each for each in launches if each.kernel is not kernel]
+
+    def at(self, address: int) -> list[EarlierLaunch]:
+        """Return the launches that got an array at an address, the last one first."""
+        return self._at.get(address, [])[::-1]
+
+    def _forget(self) -> None:
+        """Forget the older half of the addresses."""
+        for address in list(self._at)[: REMEMBERED // 2]:
+            del self._at[address]
