@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab check test ci lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-limits bench-programs bench-ui programs fuzz compilers warp-suite docs pictures packaging notebook format clean distclean setup system test-setup
+.PHONY: help demo lab check test ci lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-limits bench-programs bench-ui programs fuzz compilers warp-suite warp-releases docs pictures packaging notebook format clean distclean setup system test-setup
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -182,6 +182,9 @@ programs: build/programs/.installed  ## watch programs of other packages on NVID
 warp-suite: $(PY_STAMP)  ## run the unit tests of the installed warp-lang on this engine, write docs/warp-unit-tests.md; half an hour
 	@$(BIN)/python -m pip show -qq warp-lang 2>/dev/null || scripts/install.sh $(VENV) 'warp-lang==1.19'
 	@$(BIN)/python -m tests.warp_suite --all $(WARP_SUITE_ARGS) --write
+
+warp-releases: $(UV_STAMP)  ## run tests/watch with each minor release of warp-lang, write the table of docs/watching.md; half an hour, 10 GB (RELEASES='1.10 1.19': these)
+	@nice $(BIN)/python -m tests.watch.releases $(RELEASES)
 
 pictures: setup system  ## what pages of the documentation show: the output of their programs, pictures of the panel
 	@$(BIN)/python -m scripts.finding_pages

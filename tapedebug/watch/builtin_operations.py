@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from tapedebug.contract import Access, Irreplayable, Place, Values
+from tapedebug.contract import Access, Irreplayable, Place, Values, share_bytes
 from tapedebug.operations import (
     ExactAdjoint,
     HostOperation,
@@ -29,10 +29,18 @@ class CopyOperation(HostOperation):
         taped: Warp's tape has recorded it.
         accumulates: Warp's adjoint adds to the gradient of `src` and zeroes that of `dest`. Before Warp 1.19
             it copies one over the other.
+        reversed_parts: The parts of destination and source that Warp's adjoint uses in place of `dest` and
+            `src`: before Warp 1.15 it exchanges the two offsets.
     """
 
     def __init__(
-        self, dest: WatchedArray, src: WatchedArray, call_site: Place, taped: bool, accumulates: bool
+        self,
+        dest: WatchedArray,
+        src: WatchedArray,
+        call_site: Place,
+        taped: bool,
+        accumulates: bool,
+        reversed_parts: tuple[WatchedArray, WatchedArray] | None = None,
     ) -> None:
         active = dest.requires_grad and src.requires_grad
         super().__init__(
@@ -47,7 +55,7 @@ class CopyOperation(HostOperation):
             kind="copy",
         )
         self.dest, self.src = dest, src
-        self.taped, self.accumulates = taped, accumulates
+        self.taped, self.accumulates, self.reversed_parts = taped, accumulates, reversed_parts
         self.capabilities[ExactAdjoint] = self
         self.capabilities[PushesTangents] = self
         self.capabilities[RunsInFloat64] = self
@@ -85,11 +93,33 @@ class CopyOperation(HostOperation):
         if self.accumulates:
             self.vjp(values, values, adjoint)
         else:
-            dest, src = self._views(adjoint)
+            dest, src = self._views(adjoint, self.reversed_parts)
             src[...] = dest
 
-    def _views(self, memory: Memory) -> tuple[Values, Values]:
-        dest, src = memory.view(self.dest), memory.view(self.src)
+    def note(self, later: Iterable[Access]) -> str:
+        """Return how Warp's adjoint differs from the exact one where that may change a gradient, or "".
+
+        Args:
+            later: The accesses of later operations.
+        """
+        if self.accumulates or not (self.taped and self.src.requires_grad and self.dest.requires_grad):
+            return ""
+        if self.reversed_parts is not None:
+            return (
+                "before Warp 1.15 the adjoint of a copy of a part exchanges dest_offset and src_offset, and "
+                "it replaces the gradient of the source instead of adding to it"
+            )
+        if any(access.active and share_bytes(access.array, self.src) for access in later):
+            return (
+                "before Warp 1.19 the adjoint of a copy replaces the gradient of the source instead of "
+                "adding to it: what operations after the copy added is lost"
+            )
+        return ""
+
+    def _views(
+        self, memory: Memory, arrays: tuple[WatchedArray, WatchedArray] | None = None
+    ) -> tuple[Values, Values]:
+        dest, src = (memory.view(array) for array in arrays or (self.dest, self.src))
         if dest.shape == src.shape and dest.dtype == src.dtype:
             return dest, src
         return dest.reshape(-1), src.reshape(-1).view(dest.dtype)

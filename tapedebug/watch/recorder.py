@@ -90,6 +90,8 @@ class Recorder:
         self.retention = TapeRetention()
         self.not_covered: dict[NotCovered, int] = {}
         self.accumulates = "dest_retain_grad" in _parameters(look_up("warp._src.context:adj_copy"))
+        version = str(look_up("warp:config.version")).split(".")
+        self.swaps_offsets = [int(part) for part in version[:2]] < [1, 15]  # see `CopyOperation`
         self._current: tuple[WarpObject, WatchedTape | None] = (None, None)
         self._tapes: weakref.WeakKeyDictionary[Any, WatchedTape] = weakref.WeakKeyDictionary()
         self._uncovered: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -619,13 +621,21 @@ class Recorder:
         with self.guarded(tape, "a copy", place):
             count = given.get("count", 0) or src.size
             to, source = self.memory.array_of(dest), self.memory.array_of(src)
+            swapped = None
             if count and dest.dtype == src.dtype:
-                to = self.memory.part_of(to, given.get("dest_offset", 0), count)
-                source = self.memory.part_of(source, given.get("src_offset", 0), count)
+                offsets = given.get("dest_offset", 0), given.get("src_offset", 0)
+                fits = max(offsets) + count <= min(to.size, source.size)
+                if self.swaps_offsets and offsets[0] != offsets[1] and fits:
+                    swapped = (
+                        self.memory.part_of(to, offsets[1], count),
+                        self.memory.part_of(source, offsets[0], count),
+                    )
+                to = self.memory.part_of(to, offsets[0], count)
+                source = self.memory.part_of(source, offsets[1], count)
                 if to.size == source.size and (
                     to.shape == source.shape or (to.is_contiguous and source.is_contiguous)
                 ):
-                    operation = CopyOperation(to, source, place, False, self.accumulates)
+                    operation = CopyOperation(to, source, place, False, self.accumulates, swapped)
         if operation is None:
             return self._written(dest, "copy", lambda: original(*args, **named))
         warp_tape = self.runtime.tape

@@ -65,6 +65,7 @@ from tapedebug.operations.pass_history import norm_of
 from tapedebug.operations.recorded_memory import RecordedRegion
 from tapedebug.operations.replay_memory import IdleReplays
 from tapedebug.watch.arguments import Arguments
+from tapedebug.watch.builtin_operations import CopyOperation
 from tapedebug.watch.hooks import look_up
 from tapedebug.watch.host_transfers import HostTransfers
 from tapedebug.watch.launch import LaunchTemplate, PresentStructs, WarpLaunch
@@ -588,7 +589,23 @@ class _Coverage:
 
     def notes(self) -> list[str]:
         """Return a sentence for each way in which launches run again."""
-        return [WAYS[way] for way, count in self.counts().items() if count and WAYS[way]]
+        found = [WAYS[way] for way, count in self.counts().items() if count and WAYS[way]]
+        return [*found, *self._copies()]
+
+    def _copies(self) -> list[str]:
+        """Return a sentence for each way in which the adjoint of copies differs in older releases of Warp."""
+        copies = [
+            operation
+            for operation in self._tape.operations
+            if isinstance(operation, CopyOperation) and not operation.accumulates
+        ]
+        found: dict[str, list[str]] = {}
+        for each in copies:
+            later = (access for o in self._tape.operations[each.index + 1 :] for access in o.accesses)
+            note, place = each.note(later), each.call_site
+            if note and place is not None:
+                found.setdefault(note, []).append(f"{display_file(place.file)}:{place.line}")
+        return [f"{note} (at {', '.join(dict.fromkeys(places))})" for note, places in found.items()]
 
 
 def _way(operation: Operation) -> str:

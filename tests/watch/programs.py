@@ -13,8 +13,12 @@ wp.config.quiet = True
 VERSION = tuple(int(part) for part in wp.config.version.split(".")[:2])
 CONSUMES = VERSION >= (1, 13)
 """The adjoint of a store zeroes the gradient of what it overwrites; earlier releases add it again."""
-KNOWS_ARGUMENTS = VERSION >= (1, 16)
+KNOWS_ARGUMENTS = VERSION >= (1, 15)
 """A recorded command tells its arguments."""
+REVERSES_STRUCTS = VERSION >= (1, 15)
+"""The adjoint of a store of a struct to an array is complete; earlier releases lose the gradient."""
+REVERSES_PARTS = VERSION >= (1, 15)
+"""The adjoint of a copy with offsets is right; earlier releases exchange them."""
 
 
 @wp.kernel

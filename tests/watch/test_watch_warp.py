@@ -51,13 +51,18 @@ def content(arrays):
 
 SPRINGS = [("error", "overwrite")] * (1 if programs.CONSUMES else 2)
 SPRINGS += [] if programs.CONSUMES else [("error", "warp-limitation")]
-TWICE = [("warning", "accumulated")] if programs.CONSUMES else []
+LOST = ("WRONG", [("error", "warp-limitation")])
 CASES = {
     "right": (programs.one, (programs.square,), {}, ("AGREE", [])),
     "overwritten": (programs.overwritten, (), {}, ("WRONG", [("error", "overwrite")])),
     "springs": (programs.springs, (), {}, ("WRONG", SPRINGS)),
     "structs": (programs.states, (), {}, ("AGREE", [])),
-    "arrays of structs": (programs.arrays_of_structs, (), {}, ("AGREE", [])),
+    "arrays of structs": (
+        programs.arrays_of_structs,
+        (),
+        {},
+        ("AGREE", []) if programs.REVERSES_STRUCTS else LOST,
+    ),
     "no gradient": (
         programs.one,
         (programs.square,),
@@ -65,11 +70,16 @@ CASES = {
         ("WRONG", [("error", "disconnected")]),
     ),
     "func_grad": (programs.one, (programs.cubes,), {}, ("WRONG", [("error", "custom-grad")])),
-    "loop": (programs.one, (programs.powers, 4), {}, ("WRONG", [("error", "warp-limitation")])),
+    "loop": (programs.one, (programs.powers, 4), {}, LOST),
     "neighbours": (programs.neighbours, (), {}, ("AGREE", [])),
     "tiles": (programs.tiles, (), {}, ("AGREE", [])),
     "mesh points": (programs.mesh, (), {}, ("WRONG", [("error", "disconnected")])),
-    "twice": (programs.one, (programs.square,), {"backward": 2}, ("AGREE", TWICE)),
+    "twice": (
+        programs.one,
+        (programs.square,),
+        {"backward": 2},
+        ("AGREE", [("warning", "accumulated")]),
+    ),
 }
 
 
