@@ -646,6 +646,9 @@ class Recorder:
 
     def fill(self, original: FunctionType, array: WarpObject, *args: object, **named: object) -> Any:
         """Record `fill_`."""
+        if self._may_be_gradient(array) and self.memory.with_gradient_at(array) is None:
+            with self.guarded(None, "an array that is filled"):
+                self.history.note_early_fill(array, "fill_", user_place())
         return self._filled(array, "fill_", lambda: original(array, *args, **named))
 
     def zero(self, original: FunctionType, array: WarpObject) -> Any:

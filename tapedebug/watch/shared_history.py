@@ -41,14 +41,15 @@ class _Digest(NamedTuple):
     array: weakref.ref[Array]
 
 
-class _EarlyRead(NamedTuple):
-    """The last read of an array before any tape used that of which it may be the gradient."""
+class _EarlyEvent(NamedTuple):
+    """The last read or fill of an array before any tape used that of which it may be the gradient."""
 
+    kind: EventKind
     array: weakref.ref[WarpArray]
     clock: int
     how: str
     call_site: Place
-    norm: float
+    norm: float | None
     sample: Values | None
 
 
@@ -105,7 +106,7 @@ class SharedHistory:
         self.tapes: weakref.WeakSet[OperationTape] = weakref.WeakSet()
         self._regions: weakref.WeakKeyDictionary[Region, _RegionHistory] = weakref.WeakKeyDictionary()
         self._viewed: weakref.WeakSet[Region] = weakref.WeakSet()
-        self._early: dict[int, _EarlyRead] = {}
+        self._early: dict[tuple[int, EventKind], _EarlyEvent] = {}
 
     def events(self, regions: Iterable[Region]) -> list[HistoryEvent]:
         """Return the stored events of some regions."""
@@ -168,29 +169,49 @@ class SharedHistory:
             call_site: The place in the program.
             values: Its values.
         """
+        self._note_early("read", gradient, how, call_site, norm_of(values), self.sample(values))
+
+    def note_early_fill(self, gradient: WarpArray, how: str, call_site: Place) -> None:
+        """Note that the program has filled an array, which may turn out to be the gradient of an input."""
+        self._note_early("zero", gradient, how, call_site)
+
+    def _note_early(
+        self,
+        kind: EventKind,
+        gradient: WarpArray,
+        how: str,
+        call_site: Place,
+        norm: float | None = None,
+        sample: Values | None = None,
+    ) -> None:
         if len(self._early) >= EARLY:
-            self._early = {key: read for key, read in self._early.items() if read.array() is not None}
-        key = id(gradient)
+            self._early = {key: event for key, event in self._early.items() if event.array() is not None}
+        key = id(gradient), kind
         if key in self._early or len(self._early) < EARLY:
-            self._early[key] = _EarlyRead(
-                weakref.ref(gradient), clock.tick(), how, call_site, norm_of(values), self.sample(values)
+            self._early[key] = _EarlyEvent(
+                kind, weakref.ref(gradient), clock.tick(), how, call_site, norm, sample
             )
 
-    def claim_early_reads(self, arrays: Iterable[Array]) -> None:
-        """Add the early reads of the gradients of some arrays to their events."""
+    def claim_early_events(self, arrays: Iterable[Array]) -> None:
+        """Add the early reads and fills of the gradients of some arrays to their events."""
         if not self._early:
             return
         for array in arrays:
             gradient = getattr(getattr(array, "source", None), "grad", None)
-            read = None if gradient is None else self._early.get(id(gradient))
-            if read is None or read.array() is not gradient:
-                continue
-            del self._early[id(gradient)]
-            place = array.region, array.start, array.stop, read.how, read.call_site
-            self.add(HistoryEvent("read", read.clock, "gradient", *place, numbers={"norm": read.norm}))
-            if read.sample is not None:
-                region = cast("Region", array.region)
-                self._regions[region].samples["gradient", array.start, array.stop, read.clock] = read.sample
+            keys: list[tuple[int, EventKind]] = [(id(gradient), "read"), (id(gradient), "zero")]
+            early = [self._early[key] for key in keys if key in self._early]
+            for event in sorted(early, key=lambda event: event.clock):
+                if gradient is not None and event.array() is gradient:
+                    del self._early[id(gradient), event.kind]
+                    self._add_early(array, event)
+
+    def _add_early(self, array: Array, event: _EarlyEvent) -> None:
+        place = array.region, array.start, array.stop, event.how, event.call_site
+        numbers = {} if event.norm is None else {"norm": event.norm}
+        self.add(HistoryEvent(event.kind, event.clock, "gradient", *place, numbers=numbers))
+        if event.sample is not None:
+            region = cast("Region", array.region)
+            self._regions[region].samples["gradient", array.start, array.stop, event.clock] = event.sample
 
     def before_write(self, array: Array) -> Values | None:
         """Return a sample of an array that the program is about to write, for `note_write`.
@@ -373,7 +394,7 @@ class WatchedHistory(PassHistory):
 
     def begin(self, inputs: Sequence[Array]) -> tuple[int, Norms]:
         """Note that a reverse pass begins; return the argument `begun` of `end`."""
-        self.shared.claim_early_reads(inputs)
+        self.shared.claim_early_events(inputs)
         self.shared.catch_up(inputs)
         return super().begin(inputs)
 

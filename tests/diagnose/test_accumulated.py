@@ -288,3 +288,21 @@ def test_a_tape_that_is_reset_and_used_again() -> None:
         assert alarms(tape) == []
         by_optimiser(fit)
         tape.reset()
+
+
+def test_a_gradient_that_was_filled_adds_to_the_pass() -> None:
+    fit = Fit()
+    first, loss = fit.record()
+    first.backward(loss)
+    by_launch(fit)
+    fit.w.grad.fill_(1.0)
+    tape, loss = fit.record()
+    tape.backward(loss)
+    fit.w.grad.numpy()
+    (finding,) = found(tape, "accumulated")
+    assert (finding.severity, finding.evidence["kind"]) == ("warning", "filled")
+    assert finding.message.startswith(
+        "The gradient of w was filled with a number other than 0 at "
+        f"test_accumulated.py:{line_of('fit.w.grad.fill_(1.0)', __file__)}, and backward at "
+    )
+    assert finding.fix.startswith("call w.grad.zero_() in place of fill_; ")

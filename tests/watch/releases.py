@@ -1,8 +1,8 @@
-"""Tests of watching with other releases of Warp: `python -m tests.watch.releases [1.10 …]`, `make warp-releases`.
+"""Tests of watching with other releases of Warp: `python -m tests.watch.releases [1.10 …]`.
 
 Installs the newest patch of each minor release from `session.OLDEST` to the newest one into an environment of
 its own in `build/warp`, runs `tests/watch` in it, stores the counts, and writes a table into the page about
-watching. `--write` only writes the table.
+watching: `make warp-releases`. `--write` only writes the table.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def run(python: Path, folder: Path) -> dict[str, Any]:
     """Run the tests of watching in an environment; print and return the counts."""
     environment = os.environ | {"WARP_CACHE_PATH": str(folder / "kernels")}
     done = subprocess.run(
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "", "tests/watch"],
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/watch"],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,

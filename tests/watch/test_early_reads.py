@@ -74,3 +74,37 @@ def test_reads_of_arrays_that_are_no_gradients_or_are_gone_are_forgotten(monkeyp
         known = session._recorder.history._early
         assert len(known) <= 4
         assert [read.array() for read in list(known.values())[:3]] == kept
+
+
+@pytest.mark.parametrize("when", ["before the tape", "before backward", "zeroed after it", "the seed"])
+def test_a_gradient_that_is_filled_before_a_pass_adds_to_it(when):
+    with td.watch_warp() as session:
+        x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+        y, loss = wp.zeros(3, dtype=float, requires_grad=True), wp.zeros(1, dtype=float, requires_grad=True)
+        if when != "before backward" and when != "the seed":
+            x.grad.fill_(1.0)
+        if when == "zeroed after it":
+            x.grad.zero_()
+        with wp.Tape() as tape:
+            wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+            wp.launch(programs.total, dim=3, inputs=[y], outputs=[loss])
+        if when == "before backward":
+            x.grad.fill_(1.0)
+        if when == "the seed":
+            loss.grad.fill_(1.0)
+            tape.backward()
+        else:
+            tape.backward(loss)
+        x.grad.numpy()
+    found = td.diagnose(session.tapes, progress=False)
+    loud = [item for item in found.findings if item.severity != "info"]
+    assert found.verdict == "AGREE"
+    if when in ("zeroed after it", "the seed"):
+        assert loud == []
+        return
+    (finding,) = loud
+    assert (finding.rule, finding.severity, finding.arrays) == ("accumulated", "warning", ["x"])
+    assert "was filled with a number other than 0 at test_early_reads.py:" in finding.message
+    assert finding.message.endswith(
+        "The pass alone gives a norm of 7.48; with what it was filled with it was 9.11, 1.22 times that."
+    )

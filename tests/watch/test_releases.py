@@ -1,4 +1,4 @@
-"""The table of releases of Warp has the stored counts, of each release that watching names, without failures."""
+"""The table of releases of Warp has the stored counts of each release, without failures."""
 
 from __future__ import annotations
 

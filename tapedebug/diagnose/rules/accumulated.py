@@ -1,9 +1,9 @@
 """Rule `accumulated`: a gradient was not zero when a reverse pass began, by mistake.
 
 Passes add to gradients. That is intended for mini-batches and for several losses. It is a mistake if the
-input was updated between two passes, so that the sum mixes gradients at different values, or if one tape ran
-backward twice from the same loss. The order of events is recorded while the program runs; the gradient of the
-pass alone is measured by a replay.
+input was updated between two passes, so that the sum mixes gradients at different values, if one tape ran
+backward twice from the same loss, or if `fill_` set the gradient to another number than 0. The order of
+events is recorded while the program runs; the gradient of the pass alone is measured by a replay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory, 
 from tapedebug.trace import Event, Finding, Trace
 from tapedebug.trace.model import Severity
 
-Why = Literal["updated", "again", "read"]
+Why = Literal["updated", "again", "read", "filled"]
 
 
 @dataclass(slots=True)
@@ -34,7 +34,6 @@ class Found:
 
     history: GradientHistory
     event: Event
-    before: Event
     why: Why
     read: Event | None = None
     update: Event | None = None
@@ -68,8 +67,14 @@ def _suspect_passes(history: GradientHistory, trace: Trace) -> list[Found]:
     """Return the passes at whose start the gradient of an input should have been zero but was not."""
     found = []
     for event in history.passes(trace):
+        if not event.numbers.get("norm_before"):
+            continue
+        fill = history.filled_before(event)
+        if fill is not None:
+            found.append(Found(history, event, "filled", update=fill))
+            continue
         before = history.before(event)
-        if before is None or not event.numbers.get("norm_before"):
+        if before is None:
             continue
         meanwhile = history.between(before.clock, event.clock)
         if gradient_history.touched(meanwhile):
@@ -78,13 +83,13 @@ def _suspect_passes(history: GradientHistory, trace: Trace) -> list[Found]:
         reads = [item for item in meanwhile if item.kind == "read"]
         seen = [item for item in meanwhile if item.kind == "write" and item.how != "fill_"]
         if steps:
-            found.append(Found(history, event, before, "updated", *steps[0]))
+            found.append(Found(history, event, "updated", *steps[0]))
         elif "viewed" in before.numbers and seen:  # read through a view that was open all the time
-            found.append(Found(history, event, before, "updated", None, seen[0]))
+            found.append(Found(history, event, "updated", None, seen[0]))
         elif event.again and before.tape == trace.tape.id:
-            found.append(Found(history, event, before, "again", reads[0] if reads else None))
+            found.append(Found(history, event, "again", reads[0] if reads else None))
         elif reads:
-            found.append(Found(history, event, before, "read", reads[0]))
+            found.append(Found(history, event, "read", reads[0]))
     return found
 
 
@@ -144,6 +149,8 @@ def _severity(found: Found, off: float) -> Severity:
     zeros = [item.clock for item in later if item.kind == "zero"]
     if zeros and not (reads and reads[0] < zeros[0]):
         return "info"  # the gradient was never read
+    if found.why == "filled":
+        return "warning"
     if found.why == "updated" and found.update is not None:
         read = found.read
         return "error" if read is None or gradient_history.one_step(read, found.update) else "warning"
@@ -160,14 +167,20 @@ def _wrong(found: Found, facts: Mapping[str, float], severity: Severity) -> str:
             f"The gradient of {label} was not zero when backward ran{where}: its norm was {before}. "
             f"{since}, and nothing zeroed the gradient"
         )
+    elif found.why == "filled":
+        text = (
+            f"The gradient of {label} was filled with a number other than 0{at(found.update)}, and backward"
+            f"{where} added to it: its norm was {before}"
+        )
     else:
         text = (
             f"Backward ran again on this tape from the same loss{where}, and nothing had zeroed the "
             f"gradient of {label}: its norm was {before}"
         )
+    left = "what it was filled with" if found.why == "filled" else "the leftover gradient"
     if "norm_added" in facts:
         alone = words.number(facts["norm_added"])
-        text += f". The pass alone gives a norm of {alone}; with the leftover gradient it was {after}"
+        text += f". The pass alone gives a norm of {alone}; with {left} it was {after}"
         if "ratio" in facts:
             text += f", {words.number(facts['ratio'])} times that"
     if severity == "info":
@@ -190,6 +203,9 @@ def _was_read(found: Found, facts: Mapping[str, float]) -> str:
 
 def _fix(found: Found) -> str:
     zero = f"tape.zero() or {found.history.info.label}.grad.zero_()"
+    if found.why == "filled":
+        own = f"call {found.history.info.label}.grad.zero_() in place of fill_"
+        return f"{own}; a seed belongs to the loss: backward(loss), or backward(grads={{loss: …}})"
     if found.why == "updated":
         return f"call {zero} after the update{at(found.update)}"
     return f"call backward once, or {zero} before it runs again"

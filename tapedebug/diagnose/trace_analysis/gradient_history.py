@@ -51,6 +51,15 @@ class GradientHistory:
             return None
         return found
 
+    def filled_before(self, event: Event) -> Event | None:
+        """Return the `fill_` that set the gradient to what it was when a pass began, if it was one."""
+        if any(gap <= event.clock for gap in self.gaps):
+            return None
+        last = [
+            item for item in self.between(-1, event.clock) if item.of == "gradient" and item.kind != "read"
+        ]
+        return last[-1] if last and (last[-1].kind, last[-1].how) == ("zero", "fill_") else None
+
     def end_of(self, event: Event) -> int | None:
         """Return the clock at which the next pass began, or until which no event is stored."""
         ends = [item.clock for item in self.passes()] + self.gaps
