@@ -315,6 +315,8 @@ class _Builder:
                     writes=found.writes,
                     needed=found.needs_before,
                 )
+                if found.writes and found.active and found.array.is_float:  # perhaps no longer, by the array
+                    self.requires_grad[arg.array or 0] = True
             elif type(value) in PLAIN:
                 arg = Argument(name=item.param_name(number), value=value)
             elif self._is_array(value):

@@ -873,3 +873,16 @@ def test_a_launch_off_the_tape_between_two_on_it_is_a_finding_with_its_line() ->
         == "test_a_launch_off_the_tape_between_two_on_it_is_a_finding_with_its_line"
     )
     assert "which record_tape=False kept off the tape, computes z from y" in finding.message
+
+
+def test_requires_grad_that_is_dropped_after_the_launches_cuts_nothing() -> None:
+    v, force = wp.array([1.0, 2.0], dtype=float, requires_grad=True), wp.zeros(2, float, requires_grad=True)
+    wind, out = wp.array([3.0, 5.0], dtype=float), wp.zeros(2, float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(drag, dim=2, inputs=[wind, v], outputs=[force])
+        wp.launch(push, dim=2, inputs=[v, force], outputs=[out])
+    force.requires_grad = False
+    tape.backward(grads={out: wp.ones(2, dtype=float)})
+    np.testing.assert_allclose(v.grad.numpy(), [1.0 - 0.2 * 2.0, 1.0 - 0.2 * 3.0], rtol=1e-6)
+    found = wp.diagnose(tape)
+    assert (found.verdict, found.findings) == ("AGREE", [])
