@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Hashable
 from types import FrameType
+from typing import Any
 
 from tapedebug._clock import clock
 from tapedebug._dataclass import dataclass
@@ -51,7 +52,7 @@ class HostTransfers:
     def __init__(self) -> None:
         self._reads: dict[Hashable, OutsideRead] = {}
         self._arrivals: list[ArrivedArray] = []
-        self._made: list[tuple[weakref.ref[WarpArray], int, str, HostPlace, int]] = []
+        self._made: list[tuple[weakref.ref[WarpArray], int, str, HostPlace, int, Any]] = []
 
     def reads(self) -> list[OutsideRead]:
         """Return the last read of each range of memory from each place."""
@@ -86,10 +87,20 @@ class HostTransfers:
                 array=array,
             )
 
-    def note_arrival(self, array: WarpArray, how: str, place: HostPlace, at: int) -> None:
-        """Note that an array was made of values from outside while the tape recorded."""
+    def note_arrival(
+        self, array: WarpArray, how: str, place: HostPlace, at: int, tensor: object = None
+    ) -> None:
+        """Note that an array was made of values from outside while the tape recorded.
+
+        Args:
+            array: The array.
+            how: The function that made it.
+            place: The place in the program.
+            at: The number of operations of the tape.
+            tensor: The tensor that it was made of, if PyTorch has recorded how that was computed.
+        """
         if len(self._made) < MOST:
-            self._made.append((weakref.ref(array), clock.tick(), how, place, at))
+            self._made.append((weakref.ref(array), clock.tick(), how, place, at, tensor))
 
     def tape_ends(self, regions: Collection[Hashable], array_of: Callable[[WarpArray], Array]) -> None:
         """Forget what concerns memory that the tape does not use, so that it is not kept alive.
@@ -99,7 +110,7 @@ class HostTransfers:
             array_of: Function that returns the array of the contract for an array of Warp.
         """
         self._reads = {key: read for key, read in self._reads.items() if read.region in regions}
-        for made, now, how, place, at in self._made:
+        for made, now, how, place, at, tensor in self._made:
             source = made()
             array = None if source is None else array_of(source)
             if array is not None and array.region in regions:
@@ -112,6 +123,7 @@ class HostTransfers:
                         now,
                         how,
                         place.stack,
+                        tensor=tensor,
                         call_site=place.span,
                     )
                 )

@@ -117,6 +117,7 @@ class Recorder:
             "read_numpy": self.read_numpy,
             "read_list": self.read_list,
             "read_torch": self.read_torch,
+            "from_torch": self.from_torch,
             "capture_launch": self.capture_launch,
             "tape_enter": self.tape_enter,
             "tape_exit": self.tape_exit,
@@ -901,6 +902,18 @@ class Recorder:
             with self.guarded(tape, "an array that is made of values"):
                 if not self.memory.is_known(array):
                     tape.transfers.note_arrival(array, "array", host_place(), len(tape.operations))
+
+    def from_torch(self, original: FunctionType, t: Any, *args: object, **named: object) -> Any:
+        """Note an array over the memory of a tensor that the program makes while a tape records."""
+        made = original(t, *args, **named)
+        tape = self.recording() if self._live else None
+        if tape is not None and isinstance(made, self.array):
+            with self.guarded(tape, "an array that is made of a tensor"):
+                if not self.memory.is_known(made):
+                    computed = t if getattr(t, "grad_fn", None) is not None else None
+                    at = len(tape.operations)
+                    tape.transfers.note_arrival(made, "from_torch", host_place(), at, computed)
+        return made
 
     def gradient(self, original: FunctionType, array: WarpObject, gradient: WarpObject) -> None:
         """Note where the program gives an array another array as its gradient."""

@@ -813,3 +813,34 @@ def test_launches_share_the_arrays_of_a_replay(monkeypatch):
         replay.forward(0).backward(tape.seeds, consume="current")
         assert not made, "everything is bound"
     assert counts == [4, 4], "x, v, k and the loss, however many launches use them"
+
+
+def through_torch(compute):
+    """`sum(z)`, where PyTorch computes z from the squares of x while the tape records."""
+    wp.init()
+    x, y, loss = programs.array([1.0, 2.0, 3.0]), programs.zeros(3), programs.zeros(1)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 3, [x], [y])
+            z = wp.from_torch(compute(wp.to_torch(y)), requires_grad=True)
+            wp.launch(programs.total, 3, [z], [loss])
+        tape.backward(loss)
+    return td.diagnose(session.tapes[0])
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.parametrize("detached", [False, True])
+def test_values_that_pass_through_torch_lose_their_gradient(detached):
+    torch = pytest.importorskip("torch")
+    found = through_torch(lambda t: torch.sin(t.detach() if detached else t))
+    (finding,) = [item for item in found.findings if item.severity != "info"]
+    assert (finding.rule, finding.severity, finding.arrays[:2]) == ("disconnected", "warning", ["z", "y"])
+    assert "left the tape at test_watch_warp.py:" in finding.message
+    assert "(to_torch), and came back as z at test_watch_warp.py:" in finding.message
+
+
+def test_a_tensor_that_becomes_an_array_while_the_tape_records_is_an_input():
+    torch = pytest.importorskip("torch")
+    found = through_torch(lambda t: torch.tensor([1.0, 2.0, 3.0]))
+    assert found.verdict == "AGREE"
+    assert "through PyTorch" not in [getattr(item, "kind", "") for item in found.findings]
