@@ -895,6 +895,9 @@ class Recorder:
         if data is None and at is None and is_user(sys._getframe(3)):
             with self.guarded(None, "an array without values"):
                 self.unwritten.note_made(array)
+        if data is not None and array.requires_grad and is_user(sys._getframe(3)):
+            with self.guarded(None, "an array with values"):
+                self.unwritten.note_given(array)
         if data is None or not self._live or not getattr(array, "ptr", None):
             return
         tape = self.recording()

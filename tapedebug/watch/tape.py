@@ -144,6 +144,7 @@ class WatchedTape(OperationTape):
         gaps: The parts of the recording that are not covered, as sentences.
         unwritten: The memory that nothing had written when the tape first used it, each with the number of
             operations after which something off the tape may have done so; None if nothing has.
+        given: The memory that held, when the tape first used it, the values that the program made it of.
         sees_all_arrays: All arrays were made while the program was watched.
     """
 
@@ -159,6 +160,7 @@ class WatchedTape(OperationTape):
         super().__init__(engine, budget=budget)
         self._unwritten = unwritten
         self.unwritten: dict[Region, int | None] = {}
+        self.given: set[Region] = set()
         self.sees_all_arrays = True
         self.history: WatchedHistory = WatchedHistory(shared or SharedHistory(), self)
         self.created_at = created_at
@@ -176,7 +178,7 @@ class WatchedTape(OperationTape):
         self.shared_gradients: list[SharedGradient] = []
         self.transfers = HostTransfers()
         self._verified = 0
-        arrays = _Arrays(memory, self.history)
+        arrays = _Arrays(memory, self.history, self.given)
         self.capabilities |= {
             ProgramArrays: arrays,
             ArrayMemory: arrays,
@@ -375,6 +377,8 @@ class WatchedTape(OperationTape):
     def _see(self, region: Region) -> RecordedRegion:
         if self._unwritten and self._unwritten.take(cast("WatchedRegion", region)):
             self.unwritten[region] = None
+        if self._unwritten is not None and self._unwritten.take_given(cast("WatchedRegion", region)):
+            self.given.add(region)
         return super()._see(region)
 
     def note_perhaps_written(self, array: WatchedArray | None = None) -> None:
@@ -486,8 +490,8 @@ class WatchedTape(OperationTape):
 class _Arrays:
     """The capabilities `ProgramArrays`, `ArrayMemory` and `ArrayOrigins`."""
 
-    def __init__(self, memory: MemoryMap, history: WatchedHistory) -> None:
-        self._memory, self._history = memory, history
+    def __init__(self, memory: MemoryMap, history: WatchedHistory, given: Collection[Region]) -> None:
+        self._memory, self._history, self._given = memory, history, given
         self.kind: type = look_up("warp:array")
 
     def array_of(self, found: WarpArray, /) -> WatchedArray:
@@ -502,8 +506,8 @@ class _Arrays:
         """Return None: reads through memory that Warp shares with PyTorch are not seen."""
 
     def given(self, array: WatchedArray, /) -> bool:
-        """Return False: it is not known who gave an array its values."""
-        return False
+        """True if an array was made with values that differ, and first used by this tape."""
+        return array.region in self._given
 
     def used_elsewhere(self, array: WatchedArray, /) -> bool:
         """True if another tape that still exists uses an array."""

@@ -1,4 +1,4 @@
-"""Memory that the program allocated without values, and that nothing has written yet.
+"""Memory that nothing has written since the program allocated it, without values or with values of its own.
 
 An array of `empty` is forgotten as soon as anything may write it: a fill, a copy, a launch off the tapes, a
 view of NumPy or PyTorch. What no function of Warp that is intercepted writes is found by comparing a sample.
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
 from tapedebug.operations.memory import Bytes
 from tapedebug.watch.hooks import WarpObject, look_up
 from tapedebug.watch.memory import WarpArray, WatchedRegion, base_of, bytes_at, is_on_host
+
+COMPARED = 4096
+"""Largest number of bytes that are compared to distinguish given values from a constant."""
 
 SAMPLED = 64
 """Largest number of bytes that are compared of an array."""
@@ -22,11 +26,12 @@ SAMPLED = 64
 class UnwrittenMemory:
     """The arrays that were made without values and that nothing has written yet; they are not kept alive.
 
-    Only arrays in memory of this process are known.
+    Those that were made with values that differ are known, too, until a tape uses them. Only arrays in memory of this process are known.
     """
 
     def __init__(self) -> None:
         self._arrays: dict[int, tuple[weakref.ref[WarpArray], bytes]] = {}
+        self._given: dict[int, tuple[weakref.ref[WarpArray], bytes]] = {}
         self._is_struct = look_up("warp._src.types:is_struct")
 
     def __bool__(self) -> bool:
@@ -35,11 +40,12 @@ class UnwrittenMemory:
     def note_made(self, array: WarpArray) -> None:
         """Note an array that was just made without values."""
         if getattr(array, "ptr", None) and array.size and is_on_host(array.device):
-            self._arrays[id(array)] = weakref.ref(array, self._removed(id(array))), _sample(array)
+            self._arrays[id(array)] = weakref.ref(array, _removed(self._arrays, id(array))), _sample(array)
 
-    def _removed(self, key: int) -> Callable[[object], object]:
-        arrays = self._arrays
-        return lambda _: arrays.pop(key, None)
+    def note_given(self, array: WarpArray) -> None:
+        """Note an array that was just made of values."""
+        if getattr(array, "ptr", None) and array.size and is_on_host(array.device) and _differ(array):
+            self._given[id(array)] = weakref.ref(array, _removed(self._given, id(array))), _sample(array)
 
     def written(self, value: WarpObject) -> None:
         """Forget the memory of an array, or of the arrays in a struct, because something may write it."""
@@ -66,10 +72,27 @@ class UnwrittenMemory:
 
     def take(self, region: WatchedRegion) -> bool:
         """Return True if nothing has written a region, which is forgotten: a tape uses it now."""
-        found = self._arrays.pop(id(region.owner), None)
-        if found is None or (array := found[0]()) is None:
-            return False
-        return array is region.owner and _sample(array) == found[1]
+        return _is_as_made(self._arrays.pop(id(region.owner), None), region)
+
+    def take_given(self, region: WatchedRegion) -> bool:
+        """Return True if a region has the values that it was made of; it is forgotten: a tape uses it now."""
+        return _is_as_made(self._given.pop(id(region.owner), None), region)
+
+
+def _is_as_made(found: tuple[weakref.ref[WarpArray], bytes] | None, region: WatchedRegion) -> bool:
+    """Return True if a noted array owns a region, and holds what it held when it was noted."""
+    array = None if found is None else found[0]()
+    return found is not None and array is not None and array is region.owner and _sample(array) == found[1]
+
+
+def _removed(arrays: dict[int, Any], key: int) -> Callable[[object], object]:
+    return lambda _: arrays.pop(key, None)
+
+
+def _differ(array: WarpArray) -> bool:
+    """Return True if the first numbers of an array, of 4 or 8 bytes, are not all the same."""
+    head = bytes_at(array.ptr, min(array.capacity, COMPARED))
+    return all((head[step:] != head[:-step]).any() for step in (4, 8))
 
 
 _NUMBERS = frozenset({int, float, bool, type(None)})

@@ -274,3 +274,22 @@ with tapedebug.watch_warp() as watched:
     assert watched._recorder.sees_all_arrays
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
+@pytest.mark.parametrize("case", ["given", "constant", "computed before", "used before"])
+def test_given_values_that_are_overwritten_before_they_are_read_look_crossed(case):
+    with td.watch_warp() as session:
+        values = [2.0, 2.0, 2.0] if case == "constant" else [1.0, 2.0, 3.0]
+        x = wp.array(values, dtype=float, requires_grad=True)
+        y, loss = (wp.zeros(n, dtype=float, requires_grad=True) for n in (3, 1))
+        if case == "computed before":
+            wp.launch(programs.scale, 3, [x, 3.0])
+        if case == "used before":
+            with wp.Tape():
+                wp.launch(programs.total, 3, [x], [loss])
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 3, inputs=[y], outputs=[x])
+            wp.launch(programs.total, 3, inputs=[y], outputs=[loss])
+        tape.backward(loss)
+    found = [item for item in td.diagnose(session.tapes[-1]).findings if item.rule == "unused"]
+    assert [item.evidence["kind"] for item in found] == (["crossed values"] if case == "given" else [])
