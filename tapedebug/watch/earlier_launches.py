@@ -32,6 +32,7 @@ class EarlierLaunch:
         name: The name of the kernel, or `copy`.
         place: The place in the program.
         clock: The time.
+        is_reversed: The program has run the adjoint kernel itself since then.
     """
 
     kind: Literal["launch", "copy"]
@@ -41,6 +42,7 @@ class EarlierLaunch:
     clock: int
     _values: list[Any]
     _arrays: list[weakref.ref[WarpArray] | None]
+    is_reversed: bool = False
 
     def values(self) -> list[Any] | None:
         """Return the arguments, those of a copy being destination and source; None if an array is gone."""
@@ -123,9 +125,10 @@ class EarlierLaunches:
             self._at.pop(getattr(array, "ptr", None) or 0, None)
 
     def reversed(self, kernel: WarpObject) -> None:
-        """Forget the launches of a kernel, whose adjoint the program runs itself."""
+        """Note that the program runs the adjoint of a kernel itself."""
         for launches in self._at.values():
-            launches[:] = [each for each in launches if each.kernel is not kernel]
+            for each in launches:
+                each.is_reversed |= each.kernel is kernel
 
     def at(self, address: int) -> list[EarlierLaunch]:
         """Return the launches that got an array at an address, the last one first."""

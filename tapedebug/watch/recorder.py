@@ -18,7 +18,7 @@ from tapedebug._interception import Handler
 from tapedebug._source import Site, Span, display_file
 from tapedebug._tape_observers import link, notify
 from tapedebug._tape_retention import TapeRetention
-from tapedebug.contract import Array, Engine, UnrecordedLaunch, Values, share_bytes
+from tapedebug.contract import Array, Engine, Values, share_bytes
 from tapedebug.operations import (
     ExecutableOperation,
     FunctionOperation,
@@ -318,6 +318,8 @@ class Recorder:
                 is_command,
                 max_blocks,
                 block_dim,
+                adj_inputs,
+                adj_outputs,
             ) = bind(*args, **named)
         except TypeError:  # Warp will say so
             return original(*args, **named)
@@ -337,6 +339,10 @@ class Recorder:
             if tape is not None:
                 self.skip(tape, f"launch(adjoint=True) of {_name(kernel)}", "it is no part of a reverse pass")
             self.unwritten.clear()
+            with self.guarded(tape, f"launch(adjoint=True) of {_name(kernel)}"):
+                self._note_adjoint(
+                    kernel, [*inputs, *outputs], [*(adj_inputs or ()), *(adj_outputs or ())], at.span
+                )
             result = original(*args, **named)
         else:
             result = self._run(
@@ -353,6 +359,25 @@ class Recorder:
         if self._runtime.tape is not None:
             _correct_caller(self._runtime.tape, at)
         return result
+
+    def _note_adjoint(
+        self, kernel: WarpObject, values: Sequence[Any], adjoints: Sequence[Any], place: Span
+    ) -> None:
+        """Note an adjoint kernel that the program runs itself, for the gradients that it may change."""
+        gradients = [getattr(value, "grad", None) for value in values if isinstance(value, self.array)]
+        gradients += [value for value in adjoints if isinstance(value, self.array)]
+        known = {
+            array: None
+            for gradient in gradients
+            if (array := self.memory.with_gradient_at(gradient)) is not None
+        }
+        for array in known:
+            self.history.note_gradient("write", array, "launch", place)
+        for tape in self._live:
+            names = [next(iter(tape.names(array)), "an array") for array in known if tape.uses(array)]
+            if names and not tape.is_recording:
+                reason = f"what it adds to the gradient of {', '.join(dict.fromkeys(names))} was not checked"
+                self.skip(tape, f"launch(adjoint=True) of {_name(kernel)}", reason, place)
 
     def command(self, original: FunctionType, command: WarpObject, *args: object, **named: object) -> Any:
         """Record the launch of a recorded command, which is not on Warp's tape."""
@@ -483,9 +508,8 @@ class Recorder:
             if writer is not None:
                 launch, reads = writer
                 tape.note_earlier(
-                    UnrecordedLaunch(
-                        launch.name, reads, [array], 0, launch.place, kind=launch.kind, earlier=True
-                    ),
+                    launch,
+                    array,
                     self._sources(reads, launch.clock),
                     frame,
                 )
@@ -1000,6 +1024,8 @@ BOUND = (
     "record_cmd",
     "max_blocks",
     "block_dim",
+    "adj_inputs",
+    "adj_outputs",
 )
 """The arguments of `warp.launch` that are read."""
 

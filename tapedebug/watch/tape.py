@@ -66,6 +66,7 @@ from tapedebug.operations.recorded_memory import RecordedRegion
 from tapedebug.operations.replay_memory import IdleReplays
 from tapedebug.watch.arguments import Arguments
 from tapedebug.watch.builtin_operations import CopyOperation
+from tapedebug.watch.earlier_launches import EarlierLaunch
 from tapedebug.watch.hooks import look_up
 from tapedebug.watch.host_transfers import HostTransfers
 from tapedebug.watch.launch import LaunchTemplate, PresentStructs, WarpLaunch
@@ -171,7 +172,7 @@ class WatchedTape(OperationTape):
         self.gaps: dict[str, int] = {}
         self.templates: dict[Hashable, LaunchTemplate] = {}
         self.unrecorded: list[UnrecordedLaunch] = []
-        self.earlier: dict[Hashable, tuple[UnrecordedLaunch, dict[WatchedArray, str]]] = {}
+        self.earlier: dict[Hashable, tuple[EarlierLaunch, WatchedArray, dict[WatchedArray, str]]] = {}
         self.structs: dict[int, PresentStructs] = {}
         self._settings: dict[Hashable, tuple[bool, Place]] = {}
         self.set_later: dict[Hashable, str] = {}
@@ -292,12 +293,13 @@ class WatchedTape(OperationTape):
         return found
 
     def note_earlier(
-        self, launch: UnrecordedLaunch, sources: Sequence[WatchedArray], frame: FrameType
+        self, launch: EarlierLaunch, written: WatchedArray, sources: Sequence[WatchedArray], frame: FrameType
     ) -> None:
         """Note a launch or a copy that computed an array before the tape began to record.
 
         Args:
-            launch: It wrote one array.
+            launch: The launch.
+            written: The array.
             sources: The arrays from which it computed, also by other such launches.
             frame: The first frame in which their names are searched.
         """
@@ -306,7 +308,7 @@ class WatchedTape(OperationTape):
             look_up("warp:array"), lambda found: memory_key(self.memory.find(found)), wanted, frame
         )
         named = {array: next(iter(names.get(memory_key(array), ())), "an array") for array in sources}
-        self.earlier[memory_key(launch.writes[0])] = launch, named
+        self.earlier[memory_key(written)] = launch, written, named
 
     def gradient_was_read(self, array: WatchedArray) -> bool:
         """True if the program read the gradient of an array after the last reverse pass of this tape."""
@@ -661,18 +663,31 @@ class _Unrecorded:
     def _earlier(self) -> list[UnrecordedLaunch]:
         """Return those that ran before the tape began to record."""
         found = []
-        for launch, sources in self._tape.earlier.values():
-            reads = [array for array in sources if self._tape.uses(array)]
+        for launch, written, sources in self._tape.earlier.values():
+            if not self._tape.uses(written):
+                continue
+            lost = {} if launch.is_reversed else sources
+            reads = [array for array in lost if self._tape.uses(array)]
             unset = [
                 name
-                for array, name in sources.items()
+                for array, name in lost.items()
                 if not self._tape.uses(array)
                 and (gradient := array.current_gradient()) is not None
                 and not gradient.any()
                 and self._tape.gradient_was_read(array)
             ]
-            if self._tape.uses(launch.writes[0]):
-                found.append(replace(launch, reads=reads, unset=unset))
+            found.append(
+                UnrecordedLaunch(
+                    launch.name,
+                    reads,
+                    [written],
+                    0,
+                    launch.place,
+                    kind=launch.kind,
+                    earlier=True,
+                    unset=unset,
+                )
+            )
         return found
 
     def _is_read(self, array: Array, at: int) -> bool:

@@ -26,7 +26,8 @@ SAMPLED = 64
 class UnwrittenMemory:
     """The arrays that were made without values and that nothing has written yet; they are not kept alive.
 
-    Those that were made with values that differ are known, too, until a tape uses them. Only arrays in memory of this process are known.
+    Those that were made with values that differ are known, too, until a tape uses them. Only arrays in memory
+    of this process are known.
     """
 
     def __init__(self) -> None:

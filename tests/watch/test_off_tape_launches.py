@@ -305,3 +305,23 @@ def test_an_array_that_another_tape_wrote_meanwhile_comes_from_there():
     assert earlier.launches
     found = td.diagnose(session.tapes[-1], progress=False)
     assert not any("before the tape began" in note for note in found.coverage.notes)
+
+
+def test_an_adjoint_that_the_program_runs_itself_is_not_covered():
+    with td.watch_warp() as session:
+        x, y, z, loss = ones(3), zeros(3), zeros(3), zeros(1)
+        wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+        with wp.Tape() as tape:
+            wp.launch(programs.square, dim=3, inputs=[y], outputs=[z])
+            wp.launch(programs.total, dim=3, inputs=[z], outputs=[loss])
+            wp.launch(programs.total, dim=3, inputs=[x], outputs=[loss])
+        tape.backward(loss)
+        arguments = {"adj_inputs": [x.grad], "adj_outputs": [y.grad], "adjoint": True}
+        wp.launch(programs.square, 3, [x], [y], **arguments)
+        assert x.grad.numpy().tolist() == [33.0, 33.0, 33.0]
+    found, loud = messages(session)
+    assert (found.verdict, loud, found.findings) == ("AGREE", [], [])
+    line = line_of(test_an_adjoint_that_the_program_runs_itself_is_not_covered, "**arguments")
+    (gap,) = [note for note in found.coverage.notes if "adjoint=True" in note]
+    assert gap.startswith("launch(adjoint=True) of square at ")
+    assert gap.endswith(f":{line} is not covered: what it adds to the gradient of x, y was not checked")
