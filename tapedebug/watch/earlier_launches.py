@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from tapedebug._clock import clock
+from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 from tapedebug.watch.hooks import WarpObject
 from tapedebug.watch.memory import WarpArray
