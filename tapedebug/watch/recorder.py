@@ -930,7 +930,7 @@ class Recorder:
                 if not self.memory.is_known(array):
                     tape.transfers.note_arrival(array, "array", host_place(), len(tape.operations))
 
-    def from_torch(self, original: FunctionType, t: Any, *args: object, **named: object) -> Any:
+    def from_torch(self, original: FunctionType, t: object, *args: object, **named: object) -> Any:
         """Note an array over the memory of a tensor that the program makes while a tape records."""
         made = original(t, *args, **named)
         tape = self.recording() if self._live else None
