@@ -94,9 +94,10 @@ def diagnose(
             nothing.
         max_seconds: The time limit, in seconds or as a limit of processor time. Steps that do not fit in are
             skipped and listed in the coverage.
-        so_far: Called with the trace of a tape when its gradient has been compared, and after each rule: with
-            the findings so far, and in its coverage those that are still being looked for. Ctrl-C calls it
-            once more for each tape, before `KeyboardInterrupt` is raised again.
+        so_far: Called with the trace of a tape when the gradient of an input has been compared, when it has
+            a verdict, and after each rule: with the checks and findings so far, and in its coverage those
+            that are still being looked for. Ctrl-C calls it once more for each tape that has a verdict,
+            before `KeyboardInterrupt` is raised again.
 
     Returns:
         Verdict, coverage and findings, worst first.
@@ -117,7 +118,7 @@ def diagnose(
         SoFar(so_far) as known,
     ):
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
-        first = functools.partial(_context, inputs=inputs, pace=pace, summarise=False)
+        first = functools.partial(_context, inputs=inputs, pace=pace, summarise=False, so_far=known)
         found = [(known.follow(first(item, own)), own, item) for item, own in pairs]
         share = VERDICT_FIRST if pace.explains_wrong else VERDICT_SHARE
         if len(found) > 1:  # now that kernels are compiled, a verdict that was not reached may be quick
@@ -215,6 +216,7 @@ def _context(
     *,
     check: bool = True,
     summarise: bool = True,
+    so_far: SoFar | None = None,
 ) -> RuleContext:
     """Return the context of a tape: its trace, with the end-to-end verdict if `check`, and its replays."""
     loss, inputs = from_program(tape, loss), from_program(tape, inputs)
@@ -233,7 +235,7 @@ def _context(
     run_seconds = None
     if check:
         with StepTimer(trace.timings).measure(END_TO_END, _verdict_estimate(trace, len(leaves))):
-            measured, run_seconds = _end_to_end(recorded, target, leaves, inputs is not None, pace)
+            measured, run_seconds = _end_to_end(recorded, target, leaves, inputs is not None, pace, so_far)
     found = (recorded.id_of(item.array) for item in measured if item.verdict == "WRONG")
     wrong = {number for number in found if number is not None}
     gaps = tape.capability(RecordingGaps)
@@ -333,7 +335,12 @@ def _summarise(context: RuleContext, pace: Progress) -> None:
 
 
 def _end_to_end(
-    recorded: TraceBinding, target: Loss, leaves: Sequence[int], named: bool, pace: Progress
+    recorded: TraceBinding,
+    target: Loss,
+    leaves: Sequence[int],
+    named: bool,
+    pace: Progress,
+    so_far: SoFar | None,
 ) -> tuple[Sequence[InputCheck], float | None]:
     """Set verdict, coverage and checks; return the result for each input, and the seconds of a run."""
     trace, total = recorded.trace, len(recorded.trace.launches)
@@ -343,12 +350,26 @@ def _end_to_end(
         return (), None
     labels = {array: info.label for array, info in zip(recorded.arrays, trace.arrays, strict=True)}
     inputs = [recorded.arrays[leaf] for leaf in leaves] if named else None
+    label = "loss" if trace.backward.loss is None else trace.arrays[trace.backward.loss].label
+    compared: dict[str, Check] = {}
+
+    def each(item: InputCheck) -> None:
+        compared[item.name] = _check_of(item, label)
+        if so_far is not None:
+            so_far.compared(trace, list(compared.values()), len(leaves))
+
     try:
         share = VERDICT_FIRST if pace.explains_wrong else VERDICT_SHARE
         with pace.share(share, DIRECTIONS) as seconds:
             pace.begin("comparing the gradient with differences of the loss")
             result = end_to_end(
-                recorded.tape, target, inputs, labels=labels, max_seconds=seconds, checkpoint=pace.pulse
+                recorded.tape,
+                target,
+                inputs,
+                labels=labels,
+                max_seconds=seconds,
+                checkpoint=pace.pulse,
+                each=each,
             )
         retention.release()  # most rules need less
     except TapedebugError as error:
@@ -368,20 +389,20 @@ def _end_to_end(
         notes=[*trace.coverage.notes, *done.notes],
         partial=result.is_partial,
     )
-    label = "loss" if trace.backward.loss is None else trace.arrays[trace.backward.loss].label
-    trace.checks = [
-        Check(
-            launch=None,
-            input=item.name,
-            output=label,
-            verdict=item.verdict,
-            max_abs_error=item.max_abs_error,
-            max_rel_error=item.rel_error,
-            message=item.message,
-            seconds=result.seconds / len(result.inputs),
-            left=item.kink[0] if item.kink is not None else None,
-            right=item.kink[1] if item.kink is not None else None,
-        )
-        for item in result.inputs
-    ]
+    trace.checks = [_check_of(item, label, result.seconds / len(result.inputs)) for item in result.inputs]
     return result.inputs, result.run_seconds
+
+
+def _check_of(item: InputCheck, output: str, seconds: float | None = None) -> Check:
+    return Check(
+        launch=None,
+        input=item.name,
+        output=output,
+        verdict=item.verdict,
+        max_abs_error=item.max_abs_error,
+        max_rel_error=item.rel_error,
+        message=item.message,
+        seconds=seconds,
+        left=item.kink[0] if item.kink is not None else None,
+        right=item.kink[1] if item.kink is not None else None,
+    )

@@ -15,14 +15,14 @@ from tapedebug.diagnose.diagnosis import severity
 from tapedebug.diagnose.registry import RULES
 from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.trace import Trace
+from tapedebug.trace import Check, Coverage, Trace
 
 WAITING = "still being looked for: "
 INTERRUPTED = "interrupted, and not looked for: "
 
 
 class SoFar:
-    """Reports each tape after its verdict and after each rule, and all of them if Ctrl-C ends the diagnosis.
+    """Reports a tape after each comparison and each rule, and all tapes if Ctrl-C ends the diagnosis.
 
     Args:
         report: Called with the trace of a tape as `trace_so_far` returns it; None reports nothing.
@@ -31,6 +31,25 @@ class SoFar:
     def __init__(self, report: Callable[[Trace], Any] | None) -> None:
         self._report = report
         self._contexts: dict[str, RuleContext] = {}
+
+    def compared(self, trace: Trace, checks: list[Check], inputs: int) -> None:
+        """Report the results for some inputs of a tape while others are compared: it has no verdict yet.
+
+        Args:
+            trace: The tape.
+            checks: The results.
+            inputs: The number of all inputs.
+        """
+        if self._report is not None and len(checks) < inputs:
+            found = copy.copy(trace)
+            found.checks = checks
+            found.coverage = Coverage(
+                summary=f"the gradients of {len(checks)} of {inputs} inputs were compared",
+                launches=len(trace.launches),
+                notes=list(trace.coverage.notes),
+                partial=True,
+            )
+            self._report(found)
 
     def follow(self, context: RuleContext) -> RuleContext:
         """Report a tape now, and from now on after each rule; return its context."""

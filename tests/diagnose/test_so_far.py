@@ -7,7 +7,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.diagnose.so_far import INTERRUPTED, WAITING
 from tapedebug.trace import Trace
-from tests.wrong_tape import wrong_tape
+from tests.wrong_tape import total, wrong_tape
 
 
 def waiting(trace: Trace, start: str) -> list[str]:
@@ -36,6 +36,7 @@ def test_the_verdict_comes_first_then_each_finding() -> None:
     seen: list[Trace] = []
     tape, _, _ = wrong_tape()
     found = wp.diagnose(tape, so_far=seen.append)
+    seen = seen[1:]  # the first is of one of the two inputs
     assert found.verdict == "WRONG" and {trace.verdict for trace in seen} == {"WRONG"}
     assert seen[0].findings == [] and "nonfinite" in waiting(seen[0], WAITING)
     assert seen[0].checks and all(trace.coverage.partial for trace in seen)
@@ -66,6 +67,23 @@ def test_ctrl_c_keeps_the_findings() -> None:
     seen, _ = stopped("looking for wrong-adjoint")
     assert waiting(seen[-1], INTERRUPTED) == ["wrong-adjoint"]
     assert [each.rule for each in seen[-1].findings] == [each.rule for each in seen[-2].findings] != []
+
+
+def test_inputs_are_reported_before_there_is_a_verdict() -> None:
+    seen: list[Trace] = []
+    x, v = (wp.array([1.0, 2.0], dtype=float, requires_grad=True) for _ in range(2))
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(total, dim=2, inputs=[x], outputs=[loss])
+        wp.launch(total, dim=2, inputs=[v], outputs=[loss])
+    tape.backward(loss)
+    found = wp.diagnose(tape, so_far=seen.append)
+    first = seen[0]
+    assert (first.verdict, first.coverage.partial) == ("NOT CHECKED", True)
+    assert [(check.input, check.verdict) for check in first.checks] == [("x", "AGREE")]
+    assert first.coverage.summary == "the gradients of 1 of 2 inputs were compared"
+    assert seen[1].verdict == "AGREE" and len(seen[1].checks) == 2
+    assert found.verdict == "AGREE" and found.coverage.summary != first.coverage.summary
 
 
 def test_before_the_verdict_there_is_nothing_to_keep() -> None:
