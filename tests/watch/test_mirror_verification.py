@@ -81,8 +81,8 @@ class CancelOfNumPy(CurveOfNumPy):
     """`cancel`, run by another engine, which rounds less."""
 
     def forward(self, values: Memory) -> None:
-        x = values.view(self.x)
-        values.view(self.y)[...] = np.float32(10000.0) * x - np.float32(9999.9) * x
+        x = values.view(self.x).astype(np.float64)
+        values.view(self.y)[...] = (10000.0 - float(np.float32(9999.9))) * x + self.offset
 
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         incoming = adjoint.view(self.y).astype(np.float64)
@@ -188,7 +188,7 @@ def test_the_effect_of_a_wrong_adjoint_kernel_can_be_replayed() -> None:
 def test_what_rounding_loses_where_terms_cancel_is_no_difference() -> None:
     for slope, wrong in (1.0, []), (0.9, [0]):
         x, y = host(1, 2, 3), host(0, 0, 0)
-        launches = {0: Launch(cancel, x, y, slope)}
+        launches = {0: Launch(cancel, x, y, slope, offset=0.0)}
         tape = recorded(*launches.values())
         comparison = AdjointComparison(tape, launches)
         comparison.measure({y: np.array([1 / 3, 1 / 7, 1 / 11], np.float32)})
@@ -217,6 +217,21 @@ def test_a_mirror_with_other_results_is_refused_for_all_launches_of_the_kernel()
     verify_mirrors(tape, launches)
     assert [launch.mirrored for launch in launches.values()] == [None, None]
     assert launches[0].reason == ("its results differ from this engine's: y[0] is 50 in Warp and 49 here")
+
+
+def test_a_mirror_that_rounds_where_terms_cancel_is_kept() -> None:
+    for exact, reason in (True, ""), (False, "its results differ from this engine's: y["):
+        x, y = host(1 / 3, 1 / 7, 1 / 11), host(0, 0, 0)
+        launch = Launch(cancel, x, y, offset=0.0 if exact else 0.01)
+        tape = recorded(launch)
+        assert launch.mirrored is not None
+        own = y.region.values.view(np.float32).astype(np.float64)
+        there = Memory({each.region: each.region.values.copy() for each in (x, y)})
+        launch.mirrored.forward(there)
+        assert np.max(np.abs(there.view(y) - own)) > 10 * ROUNDING * np.max(own), "they differ by their size"
+        verify_mirrors(tape, {0: launch})
+        assert (launch.mirrored is not None) == exact
+        assert launch.reason.startswith(reason)
 
 
 def test_a_mirror_with_the_same_results_is_kept() -> None:

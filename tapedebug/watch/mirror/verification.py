@@ -15,9 +15,10 @@ import numpy as np
 from tapedebug import _time_limit
 from tapedebug._errors import TapedebugError
 from tapedebug._time_limit import OutOfTime
-from tapedebug.contract import A, Access, Values
+from tapedebug.contract import A, Access, Array, Values
 from tapedebug.operations import ExecutableOperation, Memory, OperationReplay, OperationTape, Step
 from tapedebug.operations.adjoint_values import When, may_need_after
+from tapedebug.operations.memory import Bytes
 from tapedebug.watch.mirror.comparison import Difference, differences_between
 from tapedebug.watch.mirror.mirrored_launch import MirroredLaunch
 
@@ -26,7 +27,7 @@ VERIFIED = 3
 COMPARED = 32
 """The number of launches of each kernel whose adjoints are compared, unless a difference is found."""
 NOISE = 8.0
-"""The largest ratio of rounding errors, of Warp's adjoint and of the mirror's, that is no difference."""
+"""The largest ratio of rounding errors, of Warp's results and of the mirror's, that is no difference."""
 SHARE = 0.4
 """The share of the time left that comparing the results of launches may take."""
 LATE = "there was no time to compare its results with this engine's"
@@ -89,7 +90,7 @@ def verify_mirrors(
                     continue
                 replay.forward(replay.position, index)
                 replay.load_outside(index)
-                reason = _refusal(launch, replay, scratch)
+                reason = _refusal(tape, launch, replay, scratch)
                 if reason:
                     wrong[launch.code] = reason
                 done.add(launch.code)
@@ -103,13 +104,16 @@ def verify_mirrors(
             launch.refuse_mirror(wrong[launch.code])
 
 
-def _refusal(launch: TwoEngines, replay: OperationReplay, scratch: Memory) -> str:
+def _refusal(tape: OperationTape, launch: TwoEngines, replay: OperationReplay, scratch: Memory) -> str:
     """Run a launch both ways; return why its mirror cannot be trusted, or an empty text."""
     assert launch.mirrored is not None
+    found: list[tuple[Access, Bytes]] = []
     for access in launch.accesses:
         array = access.array
         content = replay.memory.range(array.region, array.start, array.stop)
         scratch.range(array.region, array.start, array.stop)[:] = content
+        if access.writes:
+            found.append((access, content.copy()))
     try:
         launch.mirrored.forward(scratch)
     except OutOfTime as error:
@@ -119,15 +123,81 @@ def _refusal(launch: TwoEngines, replay: OperationReplay, scratch: Memory) -> st
     except TapedebugError as error:
         return f"this engine refuses it: {error.message}"
     replay.forward(replay.position, replay.position + 1)
-    written = [access for access in launch.accesses if access.writes]
-    for difference in differences_between(written, scratch, replay.memory):
-        if difference.is_significant:
-            name, place = difference.access.name, list(difference.index)
-            return (
-                f"its results differ from this engine's: {name}{place} is {difference.native:.6g} in Warp "
-                f"and {difference.mirrored:.6g} here"
-            )
-    return ""
+    differences = differences_between([access for access, _ in found], scratch, replay.memory)
+    significant = [difference for difference in differences if difference.is_significant]
+    if significant:
+        exact = _exact_results(tape, launch, replay.memory, found)
+        significant = _beyond_rounding(significant, exact, scratch, replay.memory)
+    if not significant:
+        return ""
+    worst = significant[0]
+    return (
+        f"its results differ from this engine's: {worst.access.name}{list(worst.index)} is "
+        f"{worst.native:.6g} in Warp and {worst.mirrored:.6g} here"
+    )
+
+
+def _exact_results(
+    tape: OperationTape, launch: TwoEngines, after: Memory, found: Sequence[tuple[Access, Bytes]]
+) -> Memory | None:
+    """Return what a launch leaves in memory if its mirror computes in float64; None if it cannot.
+
+    Args:
+        tape: The tape.
+        launch: The launch.
+        after: Memory after the launch.
+        found: The bytes of the arrays that the launch wrote, before it.
+    """
+    assert launch.mirrored is not None
+    step = launch.mirrored.in_float64
+    if step is None:
+        return None
+    exact = _widened(tape, launch, after)
+    for access, content in found:
+        exact.load(access.array.region, content, access.array.start)
+    try:
+        step.forward(exact)
+    except TapedebugError:  # it cannot be compiled in float64, or there is no time for it
+        return None
+    return exact
+
+
+def _widened(tape: OperationTape, launch: TwoEngines, content: Memory) -> Memory:
+    """Return new memory for a launch, with the content of another one and shorter floats as float64."""
+    regions: set[Hashable] = {access.array.region for access in launch.accesses}
+    wide = {region: dtype for region, dtype in tape.wide_regions().items() if region in regions}
+    made = Memory.zeros({region: content.bytes[region].size for region in regions}, wide)
+    for region in regions:
+        made.load(region, content.bytes[region])
+    return made
+
+
+def _beyond_rounding(
+    differences: Sequence[Difference], exact: Memory | None, mirrored: Memory, native: Memory
+) -> list[Difference]:
+    """Return the differences that are larger than what float32 loses in the same computation.
+
+    Where terms cancel, that may be more than the result.
+
+    Args:
+        differences: The differences between `mirrored` and `native`.
+        exact: The results in float64; None if there are none, and every difference counts.
+        mirrored: The results of the mirror.
+        native: The results of Warp.
+    """
+    if exact is None:
+        return list(differences)
+
+    def error(memory: Memory, array: Array) -> float:
+        with np.errstate(invalid="ignore", over="ignore"):
+            gap = np.abs(memory.view(array).astype(np.float64) - exact.view(array))
+        return float(np.max(np.where(np.isnan(gap), np.inf, gap)))
+
+    return [
+        each
+        for each in differences
+        if not error(native, each.access.array) <= NOISE * error(mirrored, each.access.array) < np.inf
+    ]
 
 
 class AdjointComparison:
@@ -216,53 +286,30 @@ class AdjointComparison:
         if significant and launch.code not in self._wrong:
             if given != choices[-1]:
                 run(given)
-            significant = self._beyond_rounding(significant, launch, replay, incoming, scratch)
+            exact = self._exact_adjoint(launch, replay, incoming)
+            significant = _beyond_rounding(significant, exact, replay.adjoint, scratch)
         if significant:
             self._wrong.add(launch.code)
             self.differences[index] = significant
 
-    def _beyond_rounding(
-        self,
-        differences: Sequence[Difference],
-        launch: TwoEngines,
-        replay: OperationReplay,
-        incoming: Mapping[Access, Values],
-        native: Memory,
-    ) -> list[Difference]:
-        """Return the differences that are larger than what float32 loses in the adjoint of this launch.
-
-        Where terms cancel, that may be more than the result. The adjoint in float64 tells it: the mirror's in
-        float32 is as exact as Warp's could be.
-        """
+    def _exact_adjoint(
+        self, launch: TwoEngines, replay: OperationReplay, incoming: Mapping[Access, Values]
+    ) -> Memory | None:
+        """Return the adjoints that a launch leaves if its mirror computes in float64; None if it cannot."""
         assert launch.mirrored is not None
         step = launch.mirrored.in_float64
         if step is None:
-            return list(differences)
-        regions: set[Hashable] = {access.array.region for access in launch.accesses}
-        sizes = {region: replay.sizes[region] for region in regions}
-        wide = {region: dtype for region, dtype in self._tape.wide_regions().items() if region in sizes}
-        before, after, exact = (Memory.zeros(sizes, wide) for _ in range(3))
-        for region in regions:
-            before.load(region, replay.before.bytes[region])
-            after.load(region, replay.after.bytes[region])
+            return None
+        before, after, exact = (
+            _widened(self._tape, launch, memory) for memory in (replay.before, replay.after, replay.adjoint)
+        )
         for access, values in incoming.items():
             exact.view(access.array)[...] = values
         try:
             step.vjp(before, after, exact)
         except TapedebugError:  # it cannot be compiled in float64, or there is no time for it
-            return list(differences)
-
-        def error(memory: Memory, difference: Difference) -> float:
-            array = difference.access.array
-            with np.errstate(invalid="ignore", over="ignore"):
-                gap = np.abs(memory.view(array).astype(np.float64) - exact.view(array))
-            return float(np.max(np.where(np.isnan(gap), np.inf, gap)))
-
-        return [
-            each
-            for each in differences
-            if not error(native, each) <= NOISE * error(replay.adjoint, each) < np.inf
-        ]
+            return None
+        return exact
 
     def backward(
         self,
