@@ -106,6 +106,10 @@ _CALLERS = BETWEEN | {"torch", "jax"}
 """Packages that call functions of this one, for the user."""
 
 
+class LaunchSizeError(LaunchError, ValueError):
+    """The `dim` of a launch is not one to four sizes, or one of them is negative or too large."""
+
+
 class KernelAssertionError(TapedebugError, AssertionError):
     """An `assert` of a kernel failed in one of its threads."""
 

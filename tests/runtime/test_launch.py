@@ -348,6 +348,7 @@ def test_messages_show_the_sizes_of_a_launch():
     ):
         with pytest.raises(wp.LaunchError) as caught:
             call()
+        assert isinstance(caught.value, ValueError), "as in NVIDIA Warp"
         span = caught.value.span
         assert (span.file, span.text[span.column : span.end_column]) == (__file__, "-1")
 

@@ -11,7 +11,7 @@ from typing import Any, SupportsFloat, cast
 import numpy as np
 
 from tapedebug._calls import argument_span, element_span
-from tapedebug._errors import ArrayError, DeviceError, LaunchError
+from tapedebug._errors import ArrayError, DeviceError, LaunchError, LaunchSizeError
 from tapedebug._source import Span, call_site, display_file, site_span
 from tapedebug.lang import types
 from tapedebug.lang.lowering import SHORT_FLOATS
@@ -76,9 +76,9 @@ LARGEST = 1 << 31
 """The largest size of an axis: its last index is the largest int32."""
 
 
-def bad_dim(kernel: Any, dim: Any) -> LaunchError:
+def bad_dim(kernel: Any, dim: Any) -> LaunchSizeError:
     """Return the error for a `dim` that is not one to four integers."""
-    return LaunchError(
+    return LaunchSizeError(
         f"launch of {kernel.key}: dim is an int or a tuple of 1 to 4 ints; got {dim!r}",
         span=_argument("dim"),
         hint="pass the number of threads, or an array's shape",
@@ -89,11 +89,11 @@ def check_dim(kernel: Any, sizes: tuple[int, ...]) -> None:
     """Reject sizes that are negative, or beyond the range of `tid()`.
 
     Raises:
-        LaunchError: A size is negative or too large.
+        LaunchSizeError: A size is negative or too large.
     """
     if max(sizes) > LARGEST and min(sizes) > 0:
         axis = next(k for k, size in enumerate(sizes) if size > LARGEST)
-        raise LaunchError(
+        raise LaunchSizeError(
             f"launch of {kernel.key}: dim is {sizes[axis]} on axis {axis}; tid() gives int32 indices, "
             f"up to {LARGEST - 1}",
             span=_argument("dim"),
@@ -101,7 +101,7 @@ def check_dim(kernel: Any, sizes: tuple[int, ...]) -> None:
         )
     if min(sizes) < 0:
         shown = sizes[0] if len(sizes) == 1 else sizes
-        raise LaunchError(
+        raise LaunchSizeError(
             f"launch of {kernel.key}: dim cannot be negative; got {shown}",
             span=_argument("dim"),
             hint="pass sizes of 0 or more",

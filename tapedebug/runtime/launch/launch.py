@@ -295,7 +295,7 @@ def launch_dims(kernel: Any, dim: Any) -> tuple[tuple[int, ...], int, bytes]:
     """Return `dim` as a tuple, its product, and its slots.
 
     Raises:
-        LaunchError: `dim` is not one to four sizes of 0 or more.
+        LaunchSizeError: `dim` is not one to four sizes of 0 or more.
     """
     try:
         sizes: tuple[int, ...] = (operator.index(dim),)
