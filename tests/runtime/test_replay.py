@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.runtime.replay.shadow import Shadow
+from tapedebug.runtime.replay.shadow_state import are_equal
 from tapedebug.runtime.replay.single_launch import one_launch
 from tests.runtime.kernels import cube_in_place, drift, gather, move, scale, square, total
 
@@ -405,3 +407,18 @@ def test_a_replay_that_only_runs_forward_copies_nothing_and_runs_in_one_piece():
     shadow.forward()
     assert len(pulses) < 4 and not shadow.space.copies and not shadow.space.inplace_values
     np.testing.assert_array_equal(shadow.values(loss), loss.numpy())
+
+
+def test_long_arrays_are_compared_without_copies() -> None:
+    one = np.ones(1 << 20)
+    one[-1] = np.nan
+    other = one.copy()
+    tracemalloc.start()
+    try:
+        assert are_equal(one, other)
+        assert not are_equal(one, other, equal_nan=False)
+        other[-2] = 2.0
+        assert not are_equal(one, other)
+        assert tracemalloc.get_traced_memory()[1] < one.nbytes / 4
+    finally:
+        tracemalloc.stop()

@@ -91,6 +91,14 @@ class ShadowProgram:
         moved.flags.writeable = False  # so that replays need no copy
         return moved
 
+    def scaled(self, port: Port, factors: Floats) -> Floats:
+        """Return the values of an input times `factors`, (size,) float64, in their memory; read-only."""
+        if port not in self._values:
+            self.values(port)
+        factors *= self._values[port]
+        factors.flags.writeable = False
+        return factors
+
     def evaluate(self, changes: Mapping[Port, Floats], *, single: bool = False) -> dict[Port, Floats]:
         """Run forward; see `Program`."""
         use: Use = ("forward", not single, "versions")

@@ -356,15 +356,12 @@ class _RoundedOtherwise(Mapping[Port, Floats]):
         }
 
     def __getitem__(self, port: Port) -> Floats:
-        values, signs = self._program.values(port), self._signs[port]
-        if port.size <= BLOCK:
-            near: Floats = values * (1 + port.rounding * signs)
-            return near
-        moved: Floats = signs_of(signs, port.size) * np.float64(port.rounding)
-        moved += 1
-        moved *= values
-        moved.flags.writeable = False
-        return moved
+        signs = self._signs[port]
+        if port.size > BLOCK:
+            signs = signs_of(signs, port.size)
+        factors: Floats = signs * np.float64(port.rounding)
+        factors += 1
+        return self._program.scaled(port, factors)
 
     def __iter__(self) -> Iterator[Port]:
         return iter(self._signs)
