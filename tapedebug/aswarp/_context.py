@@ -54,13 +54,14 @@ class as_warp:
     def __init__(self) -> None:
         self._finders: list[_Finder] = []
         self._foreign: list[ForeignEngine | None] = []
-        self._before: list[tuple[dict[str, ModuleType], dict[str, Any]]] = []
+        self._before: list[tuple[dict[str, ModuleType], set[str], dict[str, Any]]] = []
 
     def __enter__(self) -> as_warp:
         foreign_attributes.install()
         finder = _Finder()
-        self._before.append((dict(sys.modules), {name: getattr(config, name) for name in DEFAULTS}))
-        for name in _bound_to_warp():
+        before, removed = dict(sys.modules), set(_bound_to_warp())
+        self._before.append((before, removed, {name: getattr(config, name) for name in DEFAULTS}))
+        for name in removed:
             del sys.modules[name]
         sys.meta_path.insert(0, finder)
         self._foreign.append(state.foreign)
@@ -69,14 +70,16 @@ class as_warp:
         return self
 
     def __exit__(self, *error: object) -> None:
-        finder, (before, settings) = self._finders.pop(), self._before.pop()
+        finder, (before, removed, settings) = self._finders.pop(), self._before.pop()
         for name, value in settings.items():
             if getattr(config, name) != value:
                 setattr(config, name, value)
         state.foreign = self._foreign.pop()
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
-        for name in _bound_to_warp(before):
+        tops = {name.partition(".")[0] for name in removed}
+        again = [name for name in sys.modules if name.partition(".")[0] in tops]  # whatever they refer to
+        for name in {*_bound_to_warp(before), *again}:
             if sys.modules.get(name) is not before.get(name):
                 del sys.modules[name]
         for name, module in before.items():

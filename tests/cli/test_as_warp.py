@@ -286,6 +286,23 @@ def test_nothing_stays_behind(installed: ModuleType, tmp_path: Path) -> None:
         ]
 
 
+def test_a_package_that_refers_to_warp_in_part_is_restored_as_a_whole(
+    installed: ModuleType, tmp_path: Path
+) -> None:
+    package = tmp_path / "orchard"
+    package.mkdir()
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "trees.py").write_text("import warp as wp\n", encoding="utf-8")
+    (package / "numbers.py").write_text("class Number: pass\n", encoding="utf-8")
+    importlib.import_module("orchard.trees")
+    numbers = importlib.import_module("orchard.numbers")
+    with as_warp():
+        assert importlib.import_module("orchard.numbers") is not numbers
+    assert sys.modules["orchard.numbers"] is numbers
+    for name in [name for name in sys.modules if name.partition(".")[0] == "orchard"]:
+        del sys.modules[name]
+
+
 def test_blocks_nest_and_end_with_an_exception(installed: ModuleType) -> None:
     with pytest.raises(WarpImportError), as_warp():
         import warp as outer
