@@ -68,7 +68,7 @@ test("what was checked says what watching leaves out", { skip }, async () => {
   await panel.locator(".td-checked summary").click();
   const text = await panel.locator(".td-checked-body").innerText();
   assert.match(text, /engine\s+NVIDIA Warp/);
-  assert.match(text, /not-reset was not looked for: NVIDIA Warp does not remember/);
+  assert.match(text, /not-reset was not looked for: NVIDIA Warp keeps no record/);
   await screenshot(page, "watch-warp-checked");
   await page.keyboard.press("Escape");
   await panel.locator(".td-checked summary").click();
