@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tapedebug._dataclass import dataclass
 
-TIMES, LEAST = 2.0, 3.0
+TIMES, LEAST = 1.5, 2.0
 """The limit as a multiple of the program's processor time, and at least, in seconds."""
 LONGEST_TIMES, LONGEST_LEAST = 5.0, 6.0
 """The same until gradients were compared, and if one is wrong."""
