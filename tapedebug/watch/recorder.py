@@ -754,6 +754,8 @@ class Recorder:
                 computed = "call", original.__name__, [self.memory.array_of(a) for a in sources]
                 written.append(self.memory.array_of(out))
         if not written:
+            for source in sources if out is None and self._live else ():  # the result is a number
+                self._note_read(source, original.__name__)
             return self._written(out, "launch", lambda: original(*args, **named))
         self.unwritten.written(out)
         return self._outside(lambda: original(*args, **named), written, "launch", user_place(), computed)

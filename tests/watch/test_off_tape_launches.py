@@ -325,3 +325,18 @@ def test_an_adjoint_that_the_program_runs_itself_is_not_covered():
     (gap,) = [note for note in found.coverage.notes if "adjoint=True" in note]
     assert gap.startswith("launch(adjoint=True) of square at ")
     assert gap.endswith(f":{line} is not covered: what it adds to the gradient of x, y was not checked")
+
+
+def test_a_sum_that_comes_back_as_a_number_is_named():
+    with td.watch_warp() as session:
+        x, y, loss = ones(3), zeros(3), zeros(1)
+        with wp.Tape() as tape:
+            wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+            total = wp.utils.array_sum(y)
+            z = wp.array([total], dtype=float, requires_grad=True)
+            wp.launch(programs.total, dim=1, inputs=[z], outputs=[loss])
+        tape.backward(loss)
+    _, (finding,) = messages(session)
+    assert (finding.rule, finding.arrays[:2]) == ("disconnected", ["z", "y"])
+    assert f":{line_of(test_a_sum_that_comes_back_as_a_number_is_named, 'array_sum(')} " in finding.message
+    assert "(array_sum), and came back as z" in finding.message
