@@ -853,3 +853,22 @@ def test_a_tensor_that_becomes_an_array_while_the_tape_records_is_an_input():
     assert weights.grad.tolist() == [2.0, 4.0, 6.0]
     found = td.diagnose(session.tapes[0])
     assert (messages(found), found.findings) == (("AGREE", []), [])
+
+
+def test_what_a_function_of_record_func_adds_is_no_change_from_outside():
+    x, y, loss = programs.array([1.0, 2.0]), programs.zeros(2), programs.zeros(1)
+
+    def backward():
+        arguments = {"adj_inputs": [x.grad], "adj_outputs": [y.grad], "adjoint": True}
+        wp.launch(programs.square, 2, [x], [y], **arguments)
+
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 2, [x], [y], record_tape=False)
+            tape.record_func(backward, [x, y])
+            wp.launch(programs.total, 2, [y], [loss])
+        tape.backward(loss)
+    assert x.grad.numpy().tolist() == [2.0, 4.0]
+    found = td.diagnose(session.tapes[0])
+    assert (found.verdict, found.findings) == ("UNDECIDABLE", [])
+    assert not [note for note in found.coverage.notes if "left another gradient" in note]
