@@ -19,14 +19,14 @@ from tapedebug.operations.operation import (
     ReadsStoredValues,
     Step,
 )
-from tapedebug.operations.replay_memory import Plan, Range
+from tapedebug.operations.replay_memory import OperationRanges, Range
 
 if TYPE_CHECKING:
     from tapedebug.operations.outside_writes import Injection
     from tapedebug.operations.tape import OperationTape
 
 
-class _Need:
+class _SavedRange:
     """The content of a range of bytes at one time, for adjoints: in memory, or a copy once overwritten."""
 
     __slots__ = ("copy", "region", "start", "stop")
@@ -36,9 +36,9 @@ class _Need:
         self.copy: Bytes | None = None
 
 
-Needs = tuple[list[_Need], list[_Need]]
+SavedRanges = tuple[list[_SavedRange], list[_SavedRange]]
 """The values that the adjoint of an operation may read: those before it, and those after it."""
-NONE: Needs = ([], [])
+NONE: SavedRanges = ([], [])
 """The values of an operation that does not run in reverse."""
 
 
@@ -77,9 +77,9 @@ class OperationReplay:
         self.position = 0
         self._inputs: dict[Array, Values] = {}
         self._unused: Array | None = None  # was set after the first operation, and nothing has run since
-        self._needs: list[Needs] = []
-        self._open: dict[Hashable, dict[tuple[int, int], _Need]] = {}
-        self._loaded: tuple[dict[Hashable, dict[tuple[int, int], _Need]], ...] = ({}, {})
+        self._saved: list[SavedRanges] = []
+        self._open: dict[Hashable, dict[tuple[int, int], _SavedRange]] = {}
+        self._loaded: tuple[dict[Hashable, dict[tuple[int, int], _SavedRange]], ...] = ({}, {})
         self._steps: list[Step | None] = list(self._kept.steps)
         self._written: set[Hashable] | None = None
         self._found: dict[Region, Bytes] = {}  # what regions would hold without the inputs that were set
@@ -195,7 +195,7 @@ class OperationReplay:
     def _restart(self) -> None:
         self._refuse_unused("forward(0) starts over", f"else go on with forward({self.position})")
         self.position = 0
-        self._needs.clear()
+        self._saved.clear()
         self._open.clear()
         self._found.clear()
         if not self._is_fresh:
@@ -308,38 +308,38 @@ class OperationReplay:
         if self.forward_only:
             if step is not None:
                 self._advance(index, step)
-            self._needs.append(NONE)
+            self._saved.append(NONE)
             return
-        plan = self._plan(index)
-        found = self._keep(plan.before)
+        ranges = self._ranges(index)
+        found = self._keep(ranges.before)
         if step is not None:
-            for region, start, stop in plan.writes:
+            for region, start, stop in ranges.writes:
                 if region in self._open:
                     self._preserve(region, start, stop)
             self._advance(index, step)
-        self._needs.append((found, self._keep(plan.after)))
+        self._saved.append((found, self._keep(ranges.after)))
 
     def _advance(self, index: int, step: Step) -> None:
         """Run an operation; `OperationTangentReplay` replaces this."""
         step.forward(self.memory)
 
-    def _plan(self, index: int) -> Plan:
-        found = self._kept.plans[index]
+    def _ranges(self, index: int) -> OperationRanges:
+        found = self._kept.ranges[index]
         if found is None:
-            found = self._kept.plans[index] = Plan(self.operations[index])
+            found = self._kept.ranges[index] = OperationRanges(self.operations[index])
         return found
 
-    def _keep(self, ranges: Sequence[Range]) -> list[_Need]:
+    def _keep(self, ranges: Sequence[Range]) -> list[_SavedRange]:
         """Return the current values of ranges, which are copied just before they are overwritten."""
         found = []
         for region, start, stop in ranges:
             known = self._open.get(region)
             if known is None:
                 known = self._open[region] = {}
-            need = known.get((start, stop))
-            if need is None:
-                need = known[start, stop] = _Need(region, start, stop)
-            found.append(need)
+            saved = known.get((start, stop))
+            if saved is None:
+                saved = known[start, stop] = _SavedRange(region, start, stop)
+            found.append(saved)
         return found
 
     def _preserve(self, region: Hashable, start: int, stop: int) -> None:
@@ -400,34 +400,34 @@ class OperationReplay:
 
     def _pull(self, operation: ExecutableOperation, step: Step) -> None:
         """Run an adjoint with the values that its operation had."""
-        if self._plan(operation.index).is_exact and all(
-            need.copy is None for needs in self._needs[operation.index] for need in needs
+        if self._ranges(operation.index).is_exact and all(
+            saved.copy is None for ranges in self._saved[operation.index] for saved in ranges
         ):  # they are where the forward run left them
             step.vjp(self.memory, self.memory, self.adjoint)
             return
         self.load_values(operation.index)
         given = self.before
-        if self._plan(operation.index).is_measured:
+        if self._ranges(operation.index).is_measured:
             given = self.after if given_values(self.tape)[operation.index] == "after" else self.before
         step.vjp(given, self.after, self.adjoint)
 
     def load_values(self, index: int) -> None:
         """Fill `before` and `after` with the values around an operation that its adjoint may read."""
-        for memory, loaded, needs in zip(
-            (self.before, self.after), self._loaded, self._needs[index], strict=True
+        for memory, loaded, ranges in zip(
+            (self.before, self.after), self._loaded, self._saved[index], strict=True
         ):
-            for need in needs:
-                self._load(memory, loaded.setdefault(need.region, {}), need)
+            for saved in ranges:
+                self._load(memory, loaded.setdefault(saved.region, {}), saved)
 
-    def _load(self, memory: Memory, loaded: dict[tuple[int, int], _Need], need: _Need) -> None:
-        key = need.start, need.stop
-        if loaded.get(key) is need:
+    def _load(self, memory: Memory, loaded: dict[tuple[int, int], _SavedRange], saved: _SavedRange) -> None:
+        key = saved.start, saved.stop
+        if loaded.get(key) is saved:
             return
-        content = need.copy if need.copy is not None else self.memory.range(need.region, *key)
-        memory.range(need.region, *key)[:] = content
+        content = saved.copy if saved.copy is not None else self.memory.range(saved.region, *key)
+        memory.range(saved.region, *key)[:] = content
         for low, high in [other for other in loaded if other[0] < key[1] and key[0] < other[1]]:
             del loaded[low, high]
-        loaded[key] = need
+        loaded[key] = saved
 
     def _as_they_ended(self) -> Memory:
         """Return memory as the program's reverse pass found it, with the writes after the last operation."""

@@ -22,7 +22,7 @@ Range = tuple[Hashable, int, int]
 """A region, the first byte in it, and the byte after the last."""
 
 
-class Plan:
+class OperationRanges:
     """The facts of an operation in the form in which a replay uses them.
 
     Args:
@@ -101,7 +101,7 @@ class ReplayMemory:
         values, adjoint: The memory that operations run on, and that of the adjoints.
         before, after: The values before and after the operation that is being reversed.
         steps: The step of each operation; None if it cannot be run again.
-        plans: The plan of each operation, if it has run.
+        ranges: The ranges of each operation, if it has run.
         is_changed: It is not fit for another replay.
         has_adjoints: Adjoints may have been written. Clearing memory that was never used takes longer than a
             run of the tape: the operating system has to find pages for it.
@@ -124,7 +124,7 @@ class ReplayMemory:
         self.found = FoundValues(tape, self.values) if found is None else found
         narrow = NarrowMemory(self.sizes) if narrow is None else narrow
         self.steps = [_step(operation, float64, narrow) for operation in tape.operations]
-        self.plans: list[Plan | None] = [None] * self.count
+        self.ranges: list[OperationRanges | None] = [None] * self.count
         self.is_changed = self.has_adjoints = False
 
     def restart(self) -> None:
