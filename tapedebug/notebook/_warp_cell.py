@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug import _shell
 from tapedebug._errors import TapeError
-from tapedebug._tape_observers import program_tape
+from tapedebug._tape_observers import program_tape, recorded_tape, unlist
 from tapedebug._warp_watch import WarpWatch
 from tapedebug.runtime import Tape
 
@@ -79,6 +79,9 @@ class WarpCell:
         if self._recording:
             self._recording = False
             self.tape.__exit__(None, None, None)
+            tape = recorded_tape(self.tape)
+            if not tape.operations:  # it is not the user's, and nothing was launched on Warp
+                unlist(tape)
 
 
 def reverse(tape: RecordedTape, loss: object) -> None:

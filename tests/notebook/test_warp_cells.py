@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tapedebug._tape_observers import recorded_tape
+from tapedebug._tape_observers import live_tapes, recorded_tape
 from tapedebug.notebook.record_next_cell import next_cell
 from tests import stand_in_warp
 
@@ -158,3 +158,10 @@ def test_a_warp_that_cannot_be_watched_is_named(watched, run, button, capsys):
     next_cell.arm(True)
     run(CELL)
     assert button[-1] == ("off", "NVIDIA Warp 1.2 cannot be watched: 1.10 to 1.19 can")
+
+
+def test_a_cell_that_launches_nothing_on_warp_leaves_no_empty_tape_in_the_list(watched, run):
+    before = live_tapes()
+    run("import tapedebug\nx = tapedebug.zeros(3, requires_grad=True)\ny = tapedebug.zeros_like(x)")
+    run("%%tape --no-panel --name tape\ntapedebug.copy(y, x)")
+    assert [tape for tape in live_tapes() if tape not in before] == [run.names["tape"]]
