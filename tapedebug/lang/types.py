@@ -158,16 +158,19 @@ _PYTHON: dict[type, Any] = {builtins.float: float32, builtins.int: int32, builti
 def canonical(dtype: Any) -> Any:
     """The type that `dtype` means: Python's `float`, `int` and `bool` are float32, int32 and bool.
 
+    A class that a program derives from a type, to give it functions, means that type.
+
     Raises:
         TypeError: `dtype` is not a type of the kernel language.
     """
     if isinstance(dtype, type):
         if dtype in _PYTHON:
             return _PYTHON[dtype]
-        if issubclass(dtype, Scalar | Compound) and hasattr(
-            dtype, "code" if issubclass(dtype, Scalar) else "scalar"
-        ):
-            return dtype
+        if issubclass(dtype, Scalar | Compound):
+            defined = "code" if issubclass(dtype, Scalar) else "scalar"
+            for each in dtype.__mro__:
+                if defined in each.__dict__:
+                    return each
         if is_struct(dtype):
             return dtype
     if isinstance(dtype, np.dtype) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
@@ -197,7 +200,9 @@ def scalar_type(value: Any) -> type[Scalar] | None:
 
 def type_of_value(value: Any) -> Any:
     """The type that a Python value has as an argument of a kernel; None where it has none."""
-    return type(value) if isinstance(value, Compound | Struct) else scalar_type(value)
+    if isinstance(value, Compound):
+        return canonical(type(value))
+    return type(value) if isinstance(value, Struct) else scalar_type(value)
 
 
 def pattern(annotation: Any) -> Any:

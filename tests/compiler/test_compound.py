@@ -136,3 +136,24 @@ def test_integers_wrap_in_loops():
         a ^= a << 5 & 0xFFFFFFFF
         b = (b * -3 + 7 + 128) % 256 - 128
         assert (x[i], y[i]) == (a, (b * 2 + 128) % 256 - 128)
+
+
+class Yield(wp.types.vector(length=5, dtype=float)):
+    """A vector with a function of its own, as programs derive them."""
+
+    @wp.func
+    def of_pressure(p: float):
+        return Yield(p, 2.0 * p, 0.0, 0.0, p * p)
+
+
+@wp.kernel
+def yielding(p: wp.array(dtype=float), least: Yield, out: wp.array(dtype=Yield)):
+    i = wp.tid()
+    out[i] = wp.max(Yield(0.0), Yield.of_pressure(p[i])) + least
+
+
+def test_a_class_derived_from_a_type_is_that_type_with_functions():
+    p, out = wp.array([3.0, -1.0], dtype=float, requires_grad=True), wp.zeros(2, dtype=Yield)
+    assert out.dtype is Yield.__base__
+    wp.launch(yielding, 2, inputs=[p, Yield(1.0, 0.0, 0.0, 0.0, 0.0), out])
+    np.testing.assert_array_equal(out.numpy(), [[4, 6, 0, 0, 9], [1, 0, 0, 0, 1]])

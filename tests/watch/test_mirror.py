@@ -110,6 +110,21 @@ class Mapper:
         return 2.0 * x
 
 
+class Yield(stand_in.vec3):
+    """A vector with a function of its own."""
+
+    @stand_in.func
+    def of_pressure(p: float):
+        return Yield(p, 2.0 * p, 1.0)
+
+
+@stand_in.kernel
+def yielding(x: wp.array(dtype=float)):
+    i = wp.tid()
+    v = Yield(1.0) + Yield.of_pressure(x[i])
+    x[i] = v[0] + v[1] + v[2]
+
+
 @functools.cache
 def vector(length: int, dtype: Any) -> Any: ...
 
@@ -367,6 +382,13 @@ def test_makers_of_types_that_warp_caches_are_translated() -> None:
     memory = memory_of(x)
     launched(of_a_cached_maker, x).forward(memory)
     np.testing.assert_array_equal(memory.view(x), [2, 4, 6])
+
+
+def test_a_class_derived_from_a_compound_type_is_that_type_with_functions() -> None:
+    x = host([1, 2, 3])
+    memory = memory_of(x)
+    launched(yielding, x).forward(memory)
+    np.testing.assert_array_equal(memory.view(x), [7, 10, 13])
 
 
 class Step:

@@ -24,6 +24,7 @@ NAMES = [
     "closures",
     "static_values_of_the_time_of_declaration",
     "compound_types",
+    "derived_types",
     "scalar_types",
     "half_precision",
     "in_place_launches",

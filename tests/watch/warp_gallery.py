@@ -243,6 +243,25 @@ def compound_types() -> Launch:
     return of_many_types, 4, [*args, wp.vec3(0.1, 0.2, 0.3)]
 
 
+class Yield(vec5):
+    """A vector with a function of its own, as programs derive them."""
+
+    @wp.func
+    def of_pressure(p: float):
+        return Yield(p, 2.0 * p, 0.0, 0.0, p * p)
+
+
+@wp.kernel
+def of_derived_types(p: wp.array(dtype=float), out: wp.array(dtype=Yield)):
+    i = wp.tid()
+    out[i] = wp.max(Yield(0.0), Yield.of_pressure(p[i]))
+
+
+@example
+def derived_types() -> Launch:
+    return of_derived_types, 4, [floats(4), floats(4, dtype=vec5, seed=1)]
+
+
 @wp.kernel
 def of_scalars(
     x: wp.array(dtype=wp.float64),

@@ -249,7 +249,7 @@ class Rebinding:
         if isinstance(value, type) and any(
             warp_types.is_of_warp(getattr(value, name, None), "Function") for name in vars(value)
         ):
-            return self._namespace(value)
+            return self._derived(value) if warp_types.is_compound(value) else self._namespace(value)
         if (
             (warp_types.is_array_type(value) and not _has_memory(value))
             or warp_types.is_struct(value)
@@ -327,6 +327,17 @@ class Rebinding:
 
         own.__dict__.update(__getattr__=look_up, __dir__=lambda: dir(cls))
         return own
+
+    def _derived(self, cls: type) -> Any:
+        """Return a class derived from a compound type, with the functions that a class of Warp's adds."""
+        own = self._class(cls)
+        if not isinstance(own, type):  # this engine has no such type
+            return own
+        made = self._remember(cls, type(cls.__name__, (own,), {"__slots__": ()}))  # functions may name it
+        for name, member in vars(cls).items():
+            if warp_types.is_of_warp(member, "Function"):
+                setattr(made, name, self.value(member))
+        return made
 
     def _without(self, name: str, reason: str) -> Unavailable:
         self.unavailable.append(Unavailable(name, reason))

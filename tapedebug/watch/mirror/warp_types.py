@@ -40,7 +40,12 @@ def is_warp_class(value: object) -> builtins.bool:
     """True for a class that Warp defines, or that is derived from a compound type of Warp."""
     if not isinstance(value, type):
         return False
-    return value.__module__.partition(".")[0] == "warp" or hasattr(value, "_wp_generic_type_str_")
+    return value.__module__.partition(".")[0] == "warp" or is_compound(value)
+
+
+def is_compound(value: type) -> builtins.bool:
+    """True for a vector, matrix, quaternion or transform type of Warp, and for a class derived from one."""
+    return hasattr(value, "_wp_generic_type_str_")
 
 
 def is_array_type(value: object) -> builtins.bool:
