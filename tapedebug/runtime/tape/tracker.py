@@ -313,7 +313,9 @@ class Tracker:
         further writes are not listed.
         """
         ledger = self._ledgers[buffer]
-        state = ledger.state(a)
+        state = ledger.first
+        if state.array is not a:
+            state = ledger.state(a)
         at, settled = len(self.records), self.settled
         entered = state.outside if state.outside >> 2 == at else at << 2
         now = 2 if settled else 1
