@@ -6,7 +6,7 @@ tape that is dropped is freed at once, with every copy that it kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -169,19 +169,29 @@ class UntrackedWrites(Sequence[UntrackedWrite]):
 
     Their fields are in one list: a loop that keeps its last tape lists a write for each launch of the next
     one, and each object more is one that the garbage collector visits.
+
+    Attributes:
+        total: The number of writes, which each recorded launch asks for.
     """
 
-    __slots__ = ("_fields",)
+    __slots__ = ("_fields", "total")
 
     def __init__(self) -> None:
         self._fields: list[Any] = []
+        self.total = 0
 
     def add(self, at: int, a: array, site: Site | None, how: str, settled: bool) -> None:
         """Add a write that happens now."""
         self._fields += (at, a, site, how, settled, clock.now)
+        self.total += 1
 
     def __len__(self) -> int:
-        return len(self._fields) // _FIELDS
+        return self.total
+
+    def __iter__(self) -> Iterator[UntrackedWrite]:
+        fields = self._fields
+        for first in range(0, len(fields), _FIELDS):
+            yield UntrackedWrite(*fields[first : first + _FIELDS])
 
     @overload
     def __getitem__(self, number: int, /) -> UntrackedWrite: ...
@@ -191,8 +201,8 @@ class UntrackedWrites(Sequence[UntrackedWrite]):
 
     def __getitem__(self, number: int | slice, /) -> UntrackedWrite | list[UntrackedWrite]:
         if isinstance(number, slice):
-            return [self[each] for each in range(len(self))[number]]
-        first = range(len(self))[number] * _FIELDS
+            return [self[each] for each in range(self.total)[number]]
+        first = range(self.total)[number] * _FIELDS
         return UntrackedWrite(*self._fields[first : first + _FIELDS])
 
 

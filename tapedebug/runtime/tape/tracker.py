@@ -128,13 +128,13 @@ class Tracker:
 
     def begin(self) -> None:
         """Note that the tape records from now on."""
-        if self._entered < len(self.outside):
+        if self._entered < self.outside.total:
             self._enter_outside()
         self.settled, self.is_open = False, True
 
     def end(self) -> None:
         """Note that the tape has stopped recording."""
-        self.is_open, self.outside_meanwhile = False, len(self.outside)
+        self.is_open, self.outside_meanwhile = False, self.outside.total
 
     def watch_beside(self, known: Watch) -> Watch:
         """Return references to the live trackers of `known` and to this one; repeated calls share it."""
@@ -146,7 +146,7 @@ class Tracker:
     @property
     def ledgers(self) -> dict[Buffer, BufferVersions]:
         """The versions of each buffer that the tape uses."""
-        if self._entered < len(self.outside):
+        if self._entered < self.outside.total:
             self._enter_outside()
         return self._ledgers
 
@@ -201,7 +201,7 @@ class Tracker:
         Raises:
             OverwriteError: In `"error"` mode, before anything has changed.
         """
-        if self._entered < len(self.outside):
+        if self._entered < self.outside.total:
             self._enter_outside()
         budget = self.budget
         if budget is not None and budget.full:
@@ -337,7 +337,7 @@ class Tracker:
                 and state.need is None
             ):
                 return
-        if self._entered < len(self.outside):
+        if self._entered < self.outside.total:
             self._enter_outside()
         if ledger.guarded and how != "numpy":
             self.catch_up(ledger, ledger.around(state))
@@ -355,7 +355,7 @@ class Tracker:
 
     def _enter_outside(self) -> None:
         """Make live-ins of the writes since the tape stopped recording."""
-        events, self._entered = self.outside[self._entered :], len(self.outside)
+        events, self._entered = self.outside[self._entered :], self.outside.total
         for event in events:
             ledger = self._ledgers[event.array.buffer]
             self._inject(ledger, ledger.state(event.array), event)
