@@ -115,18 +115,18 @@ class _Block:
         self.give(self.block, self.size)
 
 
-def memory(nbytes: int, *, zeroed: bool = False) -> Bytes:
-    """Return new memory, zeroed or undefined."""
-    made, cleared = uncleared(nbytes, zeroed=zeroed)
+def memory(nbytes: int, *, zeroed: bool = False, least: int = LEAST) -> Bytes:
+    """Return new memory, zeroed or undefined; from `least` bytes on a cached block is used again."""
+    made, cleared = uncleared(nbytes, zeroed=zeroed, least=least)
     if zeroed and not cleared:
         made.fill(0)
     return made
 
 
-def uncleared(nbytes: int, *, zeroed: bool) -> tuple[Bytes, bool]:
+def uncleared(nbytes: int, *, zeroed: bool, least: int = LEAST) -> tuple[Bytes, bool]:
     """Return memory; with `zeroed`, also True if it already holds zeros, False if it must be cleared."""
     make = np.zeros if zeroed else np.empty
-    if nbytes < LEAST or (nbytes > MOST and not retention.contexts):
+    if nbytes < least or (nbytes > MOST and not retention.contexts):
         block: Bytes = make(nbytes + ALIGNMENT, dtype=np.uint8)
         lead = -block.__array_interface__["data"][0] % ALIGNMENT
         return block[lead : lead + nbytes], zeroed

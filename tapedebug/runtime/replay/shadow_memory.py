@@ -20,6 +20,9 @@ from tapedebug.runtime.tape.tracker import Tracker
 Values = np.ndarray[Any, Any]
 """The types that float64 twins hold as float64."""
 
+LEAST_REUSED = 1 << 18
+"""Bytes from which on the memory of a replay is a cached block: below, zeros of the C library cost less."""
+
 
 class ShadowBuffer:
     """The private copy of one buffer.
@@ -303,7 +306,7 @@ def copied(content: Bytes) -> Bytes:
 
 def aligned(nbytes: int) -> Bytes:
     """Return zeros that are aligned as a buffer is, with a margin on both sides."""
-    return memory(nbytes + 2 * MARGIN, zeroed=True)[MARGIN : MARGIN + nbytes]
+    return memory(nbytes + 2 * MARGIN, zeroed=True, least=LEAST_REUSED)[MARGIN : MARGIN + nbytes]
 
 
 def _widened(dtype: np.dtype[Any], scale: int) -> np.dtype[Any]:
