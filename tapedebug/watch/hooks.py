@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -139,6 +140,13 @@ def binder(function: FunctionType, names: Sequence[str]) -> Callable[..., tuple[
     bound: FunctionType = made["bound"]
     bound.__defaults__, bound.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     return bound
+
+
+@lru_cache(maxsize=256)
+def parameter_names(function: FunctionType) -> tuple[str, ...]:
+    """Return the names of the positional parameters of a function."""
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount]
 
 
 def warp_functions(handlers: Mapping[str, Handler]) -> dict[FunctionType, Handler]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tapedebug._errors import TapedebugError
 from tapedebug._interception import Interception
 from tapedebug.watch import hooks
-from tapedebug.watch.recorder import NotCovered, Recorder
+from tapedebug.watch.recorder import NotCovered, Recording, handlers
 from tapedebug.watch.tape import WatchedTape
 
 OLDEST, NEWEST = "1.10", "1.19"
@@ -25,20 +25,20 @@ class Watched:
         engine_version: The version of Warp.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
         self.engine_version = str(hooks.look_up("warp:config.version"))
 
     @property
     def tapes(self) -> list[WatchedTape]:
         """The recorded tapes, in order; of many with the same launches the first two and the last two."""
-        kept = (item.tape for item in self._recorder.retention.tapes)
+        kept = (item.tape for item in self._recording.retention.tapes)
         return [tape for tape in kept if isinstance(tape, WatchedTape)]
 
     @property
     def not_covered(self) -> list[NotCovered]:
         """The parts of the program that were not recorded, each once."""
-        return list(self._recorder.not_covered)
+        return list(self._recording.not_covered)
 
     def __repr__(self) -> str:
         tapes = self.tapes
@@ -50,8 +50,8 @@ class _Active:
     """The interception that is installed, and the number of contexts that use it."""
 
     def __init__(self, memory_budget: int | None) -> None:
-        self.recorder = Recorder(memory_budget)
-        self.interception = Interception(hooks.warp_functions(self.recorder.handlers()))
+        self.recording = Recording(memory_budget)
+        self.interception = Interception(hooks.warp_functions(handlers(self.recording)))
         self.users = 0
 
     def __enter__(self) -> None:
@@ -111,7 +111,7 @@ def watch_warp(memory_budget: int | None = MEMORY_BUDGET) -> Iterator[Watched]:
         _active = _Active(memory_budget)
     active = _active
     with active:
-        yield Watched(active.recorder)
+        yield Watched(active.recording)
 
 
 def _check_installed() -> None:

@@ -71,7 +71,7 @@ def test_reads_of_arrays_that_are_no_gradients_or_are_gone_are_forgotten(monkeyp
         for _ in range(20):
             wp.zeros(3, dtype=float).numpy()
         gc.collect()
-        known = session._recorder.history._early
+        known = session._recording.history._early
         assert len(known) <= 4
         assert [read.array() for read in list(known.values())[:3]] == kept
 

@@ -217,7 +217,7 @@ def test_memory_of_a_long_training_loop_stays_flat():
                     wp.launch(programs.square, 50_000, [constant], [y])
                     wp.launch(programs.square, 50_000, [parameter], [y])
                 tape.backward(grads={y: constant})
-                used.append(session._recorder.budget.used)
+                used.append(session._recording.budget.used)
                 tapes.append(weakref.ref(td._tape_observers.recorded_tape(tape)))
                 del tape
             assert [len(tape.operations) for tape in session.tapes] == [2] * 4

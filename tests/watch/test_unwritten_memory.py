@@ -205,10 +205,10 @@ def test_a_launch_that_is_not_covered_may_have_written_anything():
         x, y, z = asked(4), empty(), empty()
         with wp.Tape():
             wp.launch(programs.square, 2, [x], [y[:2]])
-            (tape,) = session._recorder._live
-            assert (list(tape.unwritten.values()), bool(session._recorder.unwritten)) == ([None], True)
+            (tape,) = session._recording.live
+            assert (list(tape.unwritten.values()), bool(session._recording.unwritten)) == ([None], True)
             wp.launch(programs.scale, 4, [z.__ctype__(), 1.0])
-            assert (list(tape.unwritten.values()), bool(session._recorder.unwritten)) == ([1], False)
+            assert (list(tape.unwritten.values()), bool(session._recording.unwritten)) == ([1], False)
     assert [gap.reason for gap in session.not_covered] == ["x is the address of an array"]
 
 
@@ -267,11 +267,11 @@ with tapedebug.watch_warp() as watched:
     wp.init()
     made = [wp.zeros(4, dtype=float), wp.full(4, 1.0, dtype=float), wp.clone(wp.ones(4, dtype=float))]
     made += [wp.array([1.0, 2.0], dtype=float), wp.ones_like(made[0]), made[0][1:3], made[0].flatten()]
-    known = watched._recorder.unwritten
+    known = watched._recording.unwritten
     assert not known, known._arrays
     kept = wp.empty(4, dtype=float)
     assert known
-    assert watched._recorder.sees_all_arrays
+    assert watched._recording.sees_all_arrays
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
