@@ -21,6 +21,7 @@ from IPython.core.magic_arguments import magic_arguments
 from tapedebug import _shell
 from tapedebug._config import debugging
 from tapedebug._errors import TapedebugError
+from tapedebug._script import running_command
 from tapedebug._tape_observers import program_tape
 from tapedebug.autograd import gradcheck_tape, jacobian
 from tapedebug.autograd.subjects.repro_script import release_tape
@@ -353,7 +354,8 @@ class TapeMagics(Base):
 
     def _show(self, tape: RecordedTape, given: argparse.Namespace) -> None:
         if not _shell.in_notebook():
-            print(text_of(subject_of(tape)))
+            if not running_command():  # `tapedebug run` prints the tapes of the notebook when it has ended
+                print(text_of(subject_of(tape)))
             if given.panel:  # later cells may use its traits, also if the notebook runs as a program
                 self.keep(given.panel, open_panel(tape, height=given.height))
             return

@@ -98,6 +98,22 @@ def test_a_panel_that_later_cells_use(tmp_path: Path) -> None:
     assert "TapeDebugger []" in done.stdout.splitlines()
 
 
+@pytest.mark.parametrize("options", ["", " --loss loss"])
+def test_the_tape_of_a_cell_is_printed_once(tmp_path: Path, options: str) -> None:
+    write_notebook(
+        tmp_path / "study.ipynb",
+        "%load_ext tapedebug\n" + HEAD,
+        "x = wp.array([2.0], dtype=float, requires_grad=True)\nloss = wp.zeros_like(x)",
+        f"%%tape{options}\nwp.launch(square, dim=1, inputs=[x], outputs=[loss])",
+        "print('ran')",
+    )
+    done = command(tmp_path, "run", "study.ipynb")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line.split(" · ")[:2] for line in lines if " launch · " in line] == [["study.ipynb", "tape 1"]]
+    assert lines[0] == "ran"
+
+
 def test_magics_need_ipython(tmp_path: Path) -> None:
     without_ipython(tmp_path)
     write_notebook(tmp_path / "study.ipynb", "%load_ext tapedebug")
