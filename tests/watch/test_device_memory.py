@@ -10,7 +10,7 @@ import pytest
 
 import tapedebug as td
 from tapedebug.watch import memory
-from tapedebug.watch.tape import DEVICE
+from tapedebug.watch.tape.coverage import DEVICE
 
 pytestmark = pytest.mark.peer
 wp = pytest.importorskip("warp")

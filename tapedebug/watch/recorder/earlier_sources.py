@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import FrameType
+from typing import cast
 
-from tapedebug.contract import share_bytes
+from tapedebug._names import find_names
+from tapedebug.contract import memory_key, share_bytes
 from tapedebug.watch.earlier_launches import EarlierLaunch
-from tapedebug.watch.memory import WatchedArray
+from tapedebug.watch.hooks import look_up
+from tapedebug.watch.memory import WatchedArray, WatchedRegion
 from tapedebug.watch.recorder.launch_forms import LaunchForms
 from tapedebug.watch.recorder.recording import Recording
 from tapedebug.watch.tape import WatchedTape
@@ -31,17 +34,12 @@ class EarlierSources:
 
     def note(self, tape: WatchedTape, frame: FrameType) -> None:
         """Note the launches off all tapes that computed what a tape starts from."""
-        candidates = [array for array in tape.arrays_with_gradient() if self._earlier.at(array.address or 0)]
-        for array in tape.read_first(candidates):
+        candidates = [array for array in _with_gradient(tape) if self._earlier.at(array.address or 0)]
+        for array in _read_first(tape, candidates):
             writer = self._writer_of(array, tape.began)
             if writer is not None:
                 launch, reads = writer
-                tape.note_earlier(
-                    launch,
-                    array,
-                    self._sources(reads, launch.clock),
-                    frame,
-                )
+                _note(tape, launch, array, self._sources(reads, launch.clock), frame)
 
     def _writer_of(self, array: WatchedArray, before: int) -> tuple[EarlierLaunch, list[WatchedArray]] | None:
         """Return the last launch off all tapes, before some time, that wrote an array, and what it read.
@@ -79,3 +77,54 @@ class EarlierSources:
                 launch = self._writer_of(array, time)
                 waiting += [] if launch is None else [(read, launch[0].clock) for read in launch[1]]
         return list(found)
+
+
+def _with_gradient(tape: WatchedTape) -> list[WatchedArray]:
+    """Return the arrays of the tape that have a gradient."""
+    return [
+        array
+        for arrays in tape.regions.values()
+        for array in cast("dict[WatchedArray, None]", arrays)
+        if array.requires_grad
+    ]
+
+
+def _read_first(tape: WatchedTape, arrays: Sequence[WatchedArray]) -> list[WatchedArray]:
+    """Return those of some arrays whose values operations read before any writes their memory."""
+    waiting = {array.region: array for array in arrays if memory_key(array) not in tape.earlier}
+    found = []
+    for operation in tape.operations if waiting else ():
+        for access in operation.accesses:
+            region = cast("WatchedRegion", access.array.region)
+            if access.reads and region in waiting:
+                found.append(waiting.pop(region))
+        for access in operation.accesses:
+            if access.writes:
+                waiting.pop(cast("WatchedRegion", access.array.region), None)
+        if not waiting:
+            break
+    return found
+
+
+def _note(
+    tape: WatchedTape,
+    launch: EarlierLaunch,
+    written: WatchedArray,
+    sources: Sequence[WatchedArray],
+    frame: FrameType,
+) -> None:
+    """Note a launch or a copy that computed an array before the tape began to record.
+
+    Args:
+        tape: The tape.
+        launch: The launch.
+        written: The array.
+        sources: The arrays from which it computed, also by other such launches.
+        frame: The first frame in which their names are searched.
+    """
+    wanted = {memory_key(array) for array in sources}
+    names = find_names(
+        look_up("warp:array"), lambda found: memory_key(tape.memory.find(found)), wanted, frame
+    )
+    named = {array: next(iter(names.get(memory_key(array), ())), "an array") for array in sources}
+    tape.earlier[memory_key(written)] = launch, written, named
