@@ -17,28 +17,32 @@ class _OneThread:
     def __init__(self) -> None:
         self._lock = Lock()
         self._checks = 0
-        self._found: tuple[bool, Any] | None = None
-        self._limit: Any = None
+        self._found: tuple[bool, list[Any]] | None = None
+        self._limited: list[tuple[Any, int]] = []  # libraries, with the number of threads that they had
 
     def __enter__(self) -> None:
         with self._lock:
             self._checks += 1
             if self._checks == 1:
-                self._limit = self._libraries().limit(limits=1)
+                threads = [(library, library.num_threads) for library in self._libraries()]
+                self._limited = [(library, count) for library, count in threads if count > 1]
+                for library, _ in self._limited:
+                    library.set_num_threads(1)
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
             self._checks -= 1
             if self._checks == 0:
-                self._limit.restore_original_limits()
+                for library, count in self._limited:
+                    library.set_num_threads(count)
 
-    def _libraries(self) -> Any:
+    def _libraries(self) -> list[Any]:
         """Return the loaded BLAS libraries; search again once SciPy has loaded its own."""
         with_scipy = "scipy.linalg" in sys.modules
         if self._found is None or self._found[0] != with_scipy:
             from threadpoolctl import ThreadpoolController  # 8 ms, which launches do not need
 
-            self._found = with_scipy, ThreadpoolController().select(user_api="blas")
+            self._found = with_scipy, ThreadpoolController().select(user_api="blas").lib_controllers
         return self._found[1]
 
 

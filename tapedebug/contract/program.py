@@ -14,6 +14,7 @@ overlap; names play no part. All values cross this boundary as NumPy arrays of s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
@@ -545,9 +546,20 @@ class RecordedTape(Protocol):
         """Return the implementation of a capability protocol for this tape, or None."""
 
 
+ARRAY_ATTRIBUTES = ("region", "scalar_dtype", "element_shape", "current")
+"""The attributes that tell an array of an engine from other arguments."""
+
+
+@lru_cache(maxsize=64)
+def _is_array_type(kind: type) -> bool:
+    """True if a class declares these attributes; instances may still set them."""
+    return all(hasattr(kind, name) for name in ARRAY_ATTRIBUTES)
+
+
 def is_array(found: object) -> TypeGuard[Array]:
     """True if an object is an array of an engine that implements this contract."""
-    return all(hasattr(found, name) for name in ("region", "scalar_dtype", "element_shape", "current"))
+    kind: Any = type(found)
+    return _is_array_type(kind) or all(hasattr(found, name) for name in ARRAY_ATTRIBUTES)
 
 
 def is_recorded_tape(found: object) -> TypeGuard[RecordedTape]:

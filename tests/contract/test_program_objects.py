@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
 from tapedebug import TapedebugError, diagnose
 from tapedebug.autograd import end_to_end, gradcheck_tape
+from tapedebug.contract import is_array
 from tapedebug.diagnose import diagnoses_to_json
 from tapedebug.formats import Run
 from tapedebug.formats.junit import junit
@@ -101,3 +103,13 @@ def test_our_own_engine_is_not_named():
     assert trace.tape.engine == ""
     assert "engine" not in trace.to_json()["tape"]
     assert tape_row(tape)["engine"] == ""
+
+
+def test_arrays_are_known_by_their_class_or_by_the_attributes_of_an_instance():
+    plain = SimpleNamespace(region=object(), scalar_dtype="f4", element_shape=())
+    assert not is_array(plain)
+    plain.current = lambda: None
+    assert is_array(plain)
+    assert not is_array(SimpleNamespace())
+    tape, *_ = wrong_tape()
+    assert any(map(is_array, tape.operations[0].args)) and not is_array(1.0)

@@ -7,6 +7,7 @@ outputs also share runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -41,8 +42,8 @@ class JointPattern:
     sources: tuple[Port, ...]
     targets: tuple[Port, ...]
     pattern: Pattern
-    columns: Indices
-    rows: Indices
+    columns: list[int]
+    rows: list[int]
 
     def split(self, matrix: Floats, ports: Sequence[Port]) -> dict[Port, Floats]:
         """Split rows over all scalars of all ports into one matrix for each port."""
@@ -89,8 +90,8 @@ def joint_of(
         return None
     by_array = {(id(i.array), id(o.array)): pattern for (i, o), pattern in patterns.items()}
     chosen_in, chosen_out = tuple(distinct(sources)), tuple(distinct(targets))
-    columns = np.cumsum([0, *(source.size for source in chosen_in)])
-    rows = np.cumsum([0, *(target.size for target in chosen_out)])
+    columns = [*accumulate((source.size for source in chosen_in), initial=0)]
+    rows = [*accumulate((target.size for target in chosen_out), initial=0)]
     parts = [
         (by_array[id(source.array), id(target.array)], top, left)
         for target, top in zip(chosen_out, rows[:-1], strict=True)
@@ -101,7 +102,7 @@ def joint_of(
         return JointPattern(chosen_in, chosen_out, first, columns, rows)
     key = ("joint", *(id(pattern) for pattern, _, _ in parts))
     if key not in first.cache:
-        shape = (int(rows[-1]), int(columns[-1]))
+        shape = rows[-1], columns[-1]
         entries = [np.concatenate([p.rows + top for p, top, _ in parts])]
         entries.append(np.concatenate([p.columns + left for p, _, left in parts]))
         try:
@@ -163,7 +164,7 @@ class _Job:
         self.back = mode in ("adjoint", "fewest")
         ports, ends = (joint.targets, joint.rows) if self.back else (joint.sources, joint.columns)
         self.wanted = np.concatenate([chosen[p] + a for p, a in zip(ports, ends[:-1], strict=True)])
-        size = int(ends[-1])
+        size = ends[-1]
         self.all = len(self.wanted) == size
         self.pattern = joint.pattern
         if not self.all:

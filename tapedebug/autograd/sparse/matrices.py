@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -180,11 +181,15 @@ class SparseJacobian:
             rows, columns, values = rows[order], columns[order], values[order]
         with np.errstate(over="ignore"):
             stored = values.astype(self.dtype)
-        of, starts, places = self.cache.get("csr", (None, NO_PLACES, NO_PLACES))
+        of, like = self.cache.get("csr", (None, None))
         if of is not rows:
             starts, places = self._structure(rows, columns)
-            self.cache["csr"] = rows, starts, places
-        return sparse.csr_array((stored, places.copy(), starts.copy()), shape=self.shape)
+            like = sparse.csr_array((stored, places, starts), shape=self.shape)
+            like.data = like.data[:0].copy()
+            self.cache["csr"] = rows, like
+        found = copy.copy(like)  # the constructor checks its arguments, which takes longer than small tapes
+        found.data, found.indices, found.indptr = stored, like.indices.copy(), like.indptr.copy()
+        return found
 
     def _structure(self, rows: Indices, columns: Indices) -> tuple[Any, Any]:
         """Return the offsets at which the rows begin, and the columns of the entries."""

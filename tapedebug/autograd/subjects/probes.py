@@ -59,7 +59,9 @@ class Probes:
         directions = np.zeros((0, size)) if dense is None else dense
         if port.only is not None:
             directions = directions * np.isin(np.arange(size), port.only)
-        return cls(size, positions[choose(len(positions), limit, sample)], directions)
+        if 0 < limit < len(positions):
+            positions = positions[choose(len(positions), limit, sample)]
+        return cls(size, positions, directions)
 
     @classmethod
     def single(cls, size: int, position: int) -> Probes:

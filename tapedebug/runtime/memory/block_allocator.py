@@ -18,12 +18,12 @@ from tapedebug._memory_retention import retention
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 ALIGNMENT = 64
+"""Alignment of blocks in bytes: a cache line, so that a kernel's vector loads do not straddle two lines."""
 MARGIN = 4096
 """Unused bytes on both sides of the private memory of replays.
 
 A replayed index that is a little outside its array accesses these, and not memory of other objects.
 """
-"""Alignment of blocks in bytes: a cache line, so that a kernel's vector loads do not straddle two lines."""
 PAGE = 4096
 """Bytes of a page; the size of a cached block is a multiple of it."""
 LEAST = 32 * 1024

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapedebugWarning
+from tapedebug.runtime.memory.addresses import byte_bounds
 from tapedebug.runtime.memory.block_allocator import ALIGNMENT as ALIGNMENT
 from tapedebug.runtime.memory.block_allocator import uncleared
 from tapedebug.runtime.memory.lazy_zero import LEAST, DeferredZero, place_memory
@@ -27,16 +28,6 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape.tracker import Tracker
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-
-
-def byte_bounds(values: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """Return the addresses of the first byte of an array's elements and of the byte after the last."""
-    address: int = values.__array_interface__["data"][0]
-    if values.size == 0:
-        return address, address
-    spans = [(n - 1) * s for n, s in zip(values.shape, values.strides, strict=True)]
-    low = address + sum(min(0, s) for s in spans)
-    return low, address + sum(max(0, s) for s in spans) + values.itemsize
 
 
 ZERO = b"\0"

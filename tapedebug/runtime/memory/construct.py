@@ -11,8 +11,9 @@ import numpy as np
 from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime.memory import convert
+from tapedebug.runtime.memory.addresses import byte_bounds
 from tapedebug.runtime.memory.array import Shape, Values, array, make, new
-from tapedebug.runtime.memory.buffer import Buffer, byte_bounds
+from tapedebug.runtime.memory.buffer import Buffer
 
 
 def from_data(data: Any, dtype: Any, shape: Any, copy: bool) -> array:

@@ -12,9 +12,9 @@ from tapedebug._dataclass import dataclass
 from tapedebug.compiler.parallel_info import NEAR, SUM, Place, Share, evaluated
 from tapedebug.compiler.work_queue import CALL, HEAD, SUMMED, adder
 from tapedebug.lang import types
+from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.alias_spans import AliasSpan, Runs, runs
 from tapedebug.runtime.memory.block_allocator import memory as memory_of
-from tapedebug.runtime.parallel.thread_pool import address_of
 
 if TYPE_CHECKING:
     from tapedebug.runtime.parallel.schedule import Scheduler

@@ -16,6 +16,7 @@ from typing import Any
 from tapedebug.compiler.work_queue import CALL, HEAD, work
 from tapedebug.runtime.config import config
 from tapedebug.runtime.interrupts import deferred
+from tapedebug.runtime.memory.addresses import address_of
 
 CAPACITY = 512
 """Maximum number of calls in a shared job."""
@@ -25,8 +26,6 @@ Waking a sleeping thread takes about as long; most chunks take less."""
 NAP = 5e-5
 """Seconds of each sleep of a thread that still waits for others. Yielding instead would give the processor to
 another process for milliseconds."""
-
-_CHAR = ctypes.c_char
 
 
 @cache
@@ -124,11 +123,6 @@ def finish(address: int, count: int) -> None:
     while state:
         sleep(NAP)
         state = run(address, 0, 0, count, patience)
-
-
-def address_of(memory: Any) -> int:
-    """Return the address of the first byte of an object with the buffer protocol; 0 if it is empty."""
-    return ctypes.addressof(_CHAR.from_buffer(memory)) if len(memory) else 0
 
 
 pool = ThreadPool()

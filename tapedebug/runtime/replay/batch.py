@@ -18,6 +18,7 @@ from tapedebug.lang import types
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.call_list import Call, CallList
 from tapedebug.runtime.launch.plan import Runner
+from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.replay.batch_memory import (
@@ -303,7 +304,7 @@ class _Push(_Forward):
 
 def _call_list(calls: list[Call], words: Words) -> CallList:
     """Return a list of calls whose arguments are given by their position in the words of a row."""
-    start: int = words.ctypes.data
+    start = address_of(words)
     runs, threads, places = zip(*calls, strict=True) if calls else ((), (), ())
     addresses = [None if at is None else start + 8 * at for at in places]
     return CallList(runs, threads, addresses, stride=words.strides[0], held=words)

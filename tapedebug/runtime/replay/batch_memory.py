@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tapedebug.runtime.launch.plan import LaunchPlan, Runner
+from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.block_allocator import MARGIN
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Buffer, Bytes
@@ -32,7 +33,7 @@ class BatchMemory:
     def __init__(self, nbytes: int, count: int) -> None:
         self.stride = stride_of(nbytes)
         self._block = aligned(self.stride * count)
-        self.address: int = self._block.ctypes.data
+        self.address = address_of(self._block)
         self.each: Bytes = self._block.reshape(count, self.stride)[:, :nbytes]
         self._used = 0
 

@@ -9,11 +9,12 @@ from tapedebug._errors import TapeError
 from tapedebug.contract import A, Array
 from tapedebug.runtime.launch.call_list import CallList
 from tapedebug.runtime.launch.plan import LaunchPlan, Runner
+from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.buffer import Bytes
 from tapedebug.runtime.replay.shadow import Shadow, Values
 from tapedebug.runtime.replay.shadow_memory import ShadowBuffer
 from tapedebug.runtime.replay.shadow_space import ShadowSpace
-from tapedebug.runtime.reverse.argument_table import ArgumentTable, Columns, address_of, reverse_special
+from tapedebug.runtime.reverse.argument_table import ArgumentTable, Columns, reverse_special
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker

@@ -19,6 +19,7 @@ from tapedebug.compiler.diagnostics import ASSERT
 from tapedebug.compiler.objects import Entry
 from tapedebug.runtime.config import config
 from tapedebug.runtime.launch.call_list import CallList
+from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.replay.partial_reversal import PartialReversal
@@ -27,7 +28,7 @@ from tapedebug.runtime.replay.shadow_state import ShadowState
 from tapedebug.runtime.replay.shadow_state import Values as Values
 from tapedebug.runtime.replay.single_launch import one_launch
 from tapedebug.runtime.replay.tangents import Calls, forward_special, tangent_calls, why_lost
-from tapedebug.runtime.reverse.argument_table import ArgumentTable, Reversal, address_of
+from tapedebug.runtime.reverse.argument_table import ArgumentTable, Reversal
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.tracker import Tracker

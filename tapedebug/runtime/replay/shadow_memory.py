@@ -9,6 +9,7 @@ import numpy as np
 from tapedebug._errors import TapeError
 from tapedebug._float_types import is_short_float
 from tapedebug.lang import types
+from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.block_allocator import LEAST, MARGIN, memory
 from tapedebug.runtime.memory.buffer import Buffer, Bytes
@@ -191,8 +192,7 @@ class ShadowBuffer:
         return self._seen(a, self.adjoint_tangents())
 
     def _place(self, a: array, memory: Bytes) -> int:
-        base: int = memory.ctypes.data
-        return base + (a.ptr - self.buffer.address) * self.scale
+        return address_of(memory) + (a.ptr - self.buffer.address) * self.scale
 
     def seen(
         self, a: array, memory: Bytes, rows: tuple[()] | tuple[int], apart: tuple[()] | tuple[int]

@@ -21,6 +21,7 @@ from tapedebug.lang import types
 from tapedebug.runtime.launch.call_list import Call, CallList, Pulse
 from tapedebug.runtime.launch.plan import NOTHING, LaunchPlan, Runner
 from tapedebug.runtime.launch.python_operation import reverse_python
+from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Bytes
 from tapedebug.runtime.parallel.parallel_entry import sized
@@ -131,7 +132,6 @@ class AddressSpace(Protocol):
         """Run the custom reverse function of a record."""
 
 
-_CHAR = ctypes.c_char
 FIRST, CHUNK = 64, 8192
 """Words of the first array of stored arguments, and of the largest."""
 FEW = 8
@@ -437,11 +437,6 @@ def _nothing(lo: int, hi: int, where: int) -> None:
 
 def _aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-def address_of(copy: Any) -> int:
-    """Return the address of the first byte: twice as fast as `copy.ctypes.data`, and called very often."""
-    return ctypes.addressof(_CHAR.from_buffer(copy)) if copy.size else 0
 
 
 def reverse_special(record: Record, view: Callable[[array], Values]) -> Runner:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tapedebug.lang import types
+from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.array import array
-from tapedebug.runtime.reverse.argument_table import address_of
 from tapedebug.runtime.tape.gradient_history import is_gradient, same_bits
 from tapedebug.runtime.tape.tracker import Tracker
 

@@ -9,9 +9,9 @@ import numpy as np
 from tapedebug.lang import types
 from tapedebug.operations.memory import Bytes, Memory
 from tapedebug.runtime.launch.plan import NOTHING
+from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.array import Values, array
 from tapedebug.runtime.memory.buffer import Buffer
-from tapedebug.runtime.reverse.argument_table import address_of
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
 from tapedebug.runtime.tape.record import Record
 
