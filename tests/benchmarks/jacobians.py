@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.bound import compare
-from tests.benchmarks.engines import OURS, WARP
+from tests.benchmarks.engines import OURS
 from tests.benchmarks.timing import Run, Timed
 
 SIZES = (1024, 4096, 65536)
@@ -92,8 +92,6 @@ def timed(modules: dict[str, ModuleType], size: int) -> Iterator[Timed]:
     """
     from tapedebug.autograd.sparse.pattern import forget
 
-    if WARP in modules:
-        pass  # no part of `import warp`
     both = {engine: stencils(module, size) for engine, module in modules.items() if _takes_part(engine, size)}
     for name, mine in both[OURS].items():
         each = {engine: found[name] for engine, found in both.items()}
