@@ -10,7 +10,8 @@ from tapedebug._clock import clock
 from tapedebug._dataclass import dataclass
 from tapedebug._source import Span
 from tapedebug.watch.hooks import WarpObject
-from tapedebug.watch.memory import WarpArray
+from tapedebug.watch.memory import WarpArray, base_of, is_on_host
+from tapedebug.watch.unwritten_memory import sample
 
 REMEMBERED = 1000
 """Largest number of addresses of which launches are stored."""
@@ -32,6 +33,7 @@ class EarlierLaunch:
         name: The name of the kernel, or `copy`.
         place: The place in the program.
         clock: The time.
+        threads: The number of threads; 0 for a copy.
         is_reversed: The program has run the adjoint kernel itself since then.
     """
 
@@ -40,6 +42,7 @@ class EarlierLaunch:
     name: str
     place: Span
     clock: int
+    threads: int
     _values: list[Any]
     _arrays: list[weakref.ref[WarpArray] | None]
     is_reversed: bool = False
@@ -59,7 +62,8 @@ class EarlierLaunch:
 class EarlierLaunches:
     """The last launches and copies off all tapes that got arrays with a gradient, by address of an array.
 
-    Of their arrays the last ones are kept alive, up to `HELD` bytes.
+    Later ones that get one of these arrays are among them, as they may overwrite it. Of their arrays the last
+    ones are kept alive, up to `HELD` bytes.
 
     Args:
         array: The class of Warp's arrays. Arrays in structs are not looked at.
@@ -70,6 +74,7 @@ class EarlierLaunches:
         self._at: dict[int, list[EarlierLaunch]] = {}
         self._held: dict[int, WarpArray] = {}
         self._held_bytes = 0
+        self._viewed: dict[int, tuple[int, weakref.ref[WarpArray], bytes]] = {}
 
     def note(
         self,
@@ -78,6 +83,7 @@ class EarlierLaunches:
         name: str,
         place: Span,
         values: Sequence[Any],
+        threads: int = 0,
     ) -> None:
         """Note a launch or a copy, with its arguments as `EarlierLaunch.values` describes them."""
         kept, arrays = list(values), []
@@ -86,9 +92,9 @@ class EarlierLaunches:
             arrays.append(weakref.ref(value) if is_array else None)
             if is_array:
                 kept[position] = None
-        launch = EarlierLaunch(kind, kernel, name, place, clock.tick(), kept, arrays)
+                self._hold(value)
+        launch = EarlierLaunch(kind, kernel, name, place, clock.tick(), threads, kept, arrays)
         for value in self._with_gradient(values):
-            self._hold(value)
             known = self._at.get(value.ptr)
             if known is None:
                 if len(self._at) >= REMEMBERED:
@@ -108,10 +114,10 @@ class EarlierLaunches:
             self._held_bytes -= self._held.pop(next(iter(self._held))).capacity
 
     def wants(self, values: Sequence[Any]) -> bool:
-        """True if a launch with some arguments may carry a gradient from one array to another."""
+        """True if a launch may carry a gradient between arrays, or overwrite the result of a noted one."""
         found = None
         for value in self._with_gradient(values):
-            if found is not None and value.ptr != found:
+            if (found is not None and value.ptr != found) or value.ptr in self._at:
                 return True
             found = value.ptr
         return False
@@ -122,7 +128,15 @@ class EarlierLaunches:
     def written(self, array: WarpObject) -> None:
         """Forget what wrote an array, because something else writes it now."""
         if self._at:
-            self._at.pop(getattr(array, "ptr", None) or 0, None)
+            address = getattr(array, "ptr", None) or 0
+            self._at.pop(address, None)
+            self._viewed.pop(address, None)
+
+    def viewed(self, array: WarpObject) -> None:
+        """Note that the program may write an array through a view of NumPy or PyTorch from now on."""
+        if self._at and type(array) is self._array and array.ptr in self._at and is_on_host(array.device):
+            base = base_of(array)
+            self._viewed[array.ptr] = clock.tick(), weakref.ref(base), sample(base)
 
     def reversed(self, kernel: WarpObject) -> None:
         """Note that the program runs the adjoint of a kernel itself."""
@@ -131,10 +145,20 @@ class EarlierLaunches:
                 each.is_reversed |= each.kernel is kernel
 
     def at(self, address: int) -> list[EarlierLaunch]:
-        """Return the launches that got an array at an address, the last one first."""
-        return self._at.get(address, [])[::-1]
+        """Return the launches that got an array at an address, the last first.
+
+        If its values have changed since the program took a view of it, these are the launches since then.
+        """
+        launches = self._at.get(address, [])[::-1]
+        time, ref, before = self._viewed.get(address, (0, None, b""))
+        if launches and ref is not None:
+            base = ref()
+            if base is None or sample(base) != before:
+                return [each for each in launches if each.clock > time]
+        return launches
 
     def _forget(self) -> None:
         """Forget the older half of the addresses."""
         for address in list(self._at)[: REMEMBERED // 2]:
             del self._at[address]
+            self._viewed.pop(address, None)

@@ -41,12 +41,12 @@ class UnwrittenMemory:
     def note_made(self, array: WarpArray) -> None:
         """Note an array that was just made without values."""
         if getattr(array, "ptr", None) and array.size and is_on_host(array.device):
-            self._arrays[id(array)] = weakref.ref(array, _removed(self._arrays, id(array))), _sample(array)
+            self._arrays[id(array)] = weakref.ref(array, _removed(self._arrays, id(array))), sample(array)
 
     def note_given(self, array: WarpArray) -> None:
         """Note an array that was just made of values."""
         if getattr(array, "ptr", None) and array.size and is_on_host(array.device) and _differ(array):
-            self._given[id(array)] = weakref.ref(array, _removed(self._given, id(array))), _sample(array)
+            self._given[id(array)] = weakref.ref(array, _removed(self._given, id(array))), sample(array)
 
     def written(self, value: WarpObject) -> None:
         """Forget the memory of an array, or of the arrays in a struct, because something may write it."""
@@ -83,7 +83,7 @@ class UnwrittenMemory:
 def _is_as_made(found: tuple[weakref.ref[WarpArray], bytes] | None, region: WatchedRegion) -> bool:
     """Return True if a noted array owns a region, and holds what it held when it was noted."""
     array = None if found is None else found[0]()
-    return found is not None and array is not None and array is region.owner and _sample(array) == found[1]
+    return found is not None and array is not None and array is region.owner and sample(array) == found[1]
 
 
 def _removed(arrays: dict[int, Any], key: int) -> Callable[[object], object]:
@@ -99,7 +99,8 @@ def _differ(array: WarpArray) -> bool:
 _NUMBERS = frozenset({int, float, bool, type(None)})
 
 
-def _sample(array: WarpArray) -> bytes:
+def sample(array: WarpArray) -> bytes:
+    """Return a few bytes of an array in memory of this process, evenly spread: they show if it changes."""
     content: Bytes = bytes_at(array.ptr, array.capacity)
     step = max(1, content.size // SAMPLED) | 1
     return np.ascontiguousarray(content[::step]).tobytes()

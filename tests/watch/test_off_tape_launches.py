@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -276,6 +277,61 @@ def test_what_is_computed_before_the_tape_on_purpose_is_at_most_a_note(case):
     assert (found.verdict, loud) == ("AGREE", [])
     noted = any("before the tape began" in note for note in found.coverage.notes)
     assert noted == (case != "overwritten")
+
+
+def overwritten_by_a_launch(x, y):
+    wp.launch(programs.square, dim=3, inputs=[ones(3, grad=False)], outputs=[y])
+
+
+def overwritten_through_numpy(x, y):
+    y.numpy()[:] = 3.0
+
+
+@pytest.mark.parametrize("between", [overwritten_by_a_launch, overwritten_through_numpy])
+@pytest.mark.parametrize("live", [False, True])
+def test_what_is_overwritten_with_constants_before_the_tape_is_not_named(between, live):
+    with td.watch_warp() as session:
+        with wp.Tape() if live else nullcontext() as other:
+            wp.launch(programs.square, dim=3, inputs=[ones(3)], outputs=[zeros(3)])
+        x = forgotten(launched, between=between)
+        assert not x.grad.numpy().any()
+    assert live == (other is not None)
+    found = td.diagnose(session.tapes[-1], progress=False)
+    assert found.findings == []
+    assert not any("before the tape began" in note for note in found.coverage.notes)
+
+
+def changed_in_place(x, y):
+    wp.launch(programs.scale, dim=3, inputs=[y, 2.0])
+
+
+def changed_in_part(x, y):
+    wp.launch(programs.square, dim=1, inputs=[ones(1, grad=False)], outputs=[y])
+
+
+def looked_at(x, y):
+    assert y.numpy().tolist() == [4.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize("between", [changed_in_place, changed_in_part, looked_at])
+def test_what_is_changed_but_not_overwritten_before_the_tape_is_named(between):
+    with td.watch_warp() as session:
+        x = forgotten(launched, between=between)
+        assert not x.grad.numpy().any()
+    _, (finding,) = messages(session)
+    assert (finding.rule, finding.arrays) == ("disconnected", ["y"])
+    assert finding.call_site.line == line_of(launched, "wp.launch(")
+
+
+def test_a_launch_before_the_tape_that_warp_refuses_is_refused_by_warp():
+    def launch():
+        wp.launch(programs.square, dim="many", inputs=[ones(3)], outputs=[zeros(3)])
+
+    with pytest.raises(Exception, match=".") as plain:
+        launch()
+    with td.watch_warp(), pytest.raises(plain.type) as watched:
+        launch()
+    assert str(watched.value) == str(plain.value)
 
 
 def test_steps_before_the_tape_that_it_continues_are_only_information():

@@ -45,12 +45,14 @@ class EarlierSources:
         """Return the last launch off all tapes, before some time, that wrote an array, and what it read.
 
         The latter are arrays of other memory with a gradient. There is no such launch if a tape has recorded
-        a later write.
+        a later write, or if a later launch got an array that is gone: it may have written this one.
         """
         for launch in self._earlier.at(array.address or 0):
-            values = launch.values() if launch.clock < before else None
-            if values is None:
+            if launch.clock >= before:
                 continue
+            values = launch.values()
+            if values is None:
+                return None
             if launch.kernel is None:
                 writes, reads = ([self._memory.array_of(value)] for value in values)
             else:
@@ -63,7 +65,10 @@ class EarlierSources:
             if any(tape.last_writer(array.region, array.start, array.stop) is not None for tape in later):
                 return None
             found = [a for a in reads if a.requires_grad and not any(share_bytes(a, w) for w in writes)]
-            return (launch, found) if found else None
+            if found:
+                return launch, found
+            if launch.threads >= array.size and not any(share_bytes(read, array) for read in reads):
+                return None  # with fewer threads, or in place, something of the values before remains
         return None
 
     def _sources(self, arrays: Sequence[WatchedArray], before: int) -> list[WatchedArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from types import FunctionType
@@ -87,7 +88,7 @@ class LaunchCalls:
                 self.earlier.reversed(kernel)
             elif not is_command and self.earlier.wants(given):
                 place = place_in(user_frame(4)).span
-                self.earlier.note("launch", kernel, _name(kernel), place, given)
+                self.earlier.note("launch", kernel, _name(kernel), place, given, _threads(dim))
             return original(*args, **named)
         at = place_in(user_frame(4))  # the frames of this method, its entry and the redirection are known
         if is_adjoint:
@@ -198,7 +199,7 @@ class LaunchCalls:
         if not hasattr(kernel, "adj") or len(kernel.adj.args) != len(values):  # Warp will say so
             return run()
         if tape is None:
-            return self._run_outside(kernel, values, place, run)
+            return self._run_outside(kernel, values, place, run, _threads(dim))
         given = values
         try:
             arrays, leaves, values = self._forms.arguments(kernel, values)
@@ -243,11 +244,13 @@ class LaunchCalls:
             self.recording.skip(tape, f"the launch of {_name(kernel)}", reason_of(error), place)
         return result
 
-    def _run_outside(self, kernel: WarpObject, values: list[Any], place: Span, run: Callable[[], Any]) -> Any:
+    def _run_outside(
+        self, kernel: WarpObject, values: list[Any], place: Span, run: Callable[[], Any], threads: int
+    ) -> Any:
         """Run a launch that no tape records, and note what it writes for the live tapes."""
         self.unwritten.all_written(values)
         if self.earlier.wants(values):
-            self.earlier.note("launch", kernel, _name(kernel), place, values)
+            self.earlier.note("launch", kernel, _name(kernel), place, values, threads)
         try:
             arrays, leaves, values = self._forms.arguments(kernel, values)
             form = self._forms.form(kernel, values, arrays, leaves)
@@ -288,6 +291,14 @@ def _dims(dim: int | Sequence[int]) -> tuple[int, ...]:
         return (int(dim),)
     lengths = dim if isinstance(dim, (tuple, list)) else np.atleast_1d(dim)
     return tuple([int(length) for length in lengths])
+
+
+def _threads(dim: int | Sequence[int]) -> int:
+    """Return the number of threads of a launch; 0 for one that Warp will refuse."""
+    try:
+        return math.prod(_dims(dim))
+    except (TypeError, ValueError):
+        return 0
 
 
 def _correct_caller(tape: WarpObject, at: CallPlace) -> None:

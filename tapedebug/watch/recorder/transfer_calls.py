@@ -64,6 +64,7 @@ class TransferCalls:
         """Note that the program may write an array through a view from now on."""
         with self.recording.guarded(None, "a view of an array"):
             self.unwritten.written(array)
+            self.recording.earlier.viewed(array)
             if self._live and self.memory.is_known(array):
                 known = self.memory.array_of(array)
                 for tape in self._live:
