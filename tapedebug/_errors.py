@@ -27,10 +27,14 @@ class TapedebugError(Exception):
         notes: Sequence[str] = (),
     ) -> None:
         self.message = message
-        self.span = span
+        self.span = span or self._default_span()
         self.hint = hint
         self.notes = tuple(notes)
         super().__init__(str(self))
+
+    def _default_span(self) -> Span | None:
+        """Return the location for an error that is raised without one."""
+        return None
 
     def __str__(self) -> str:
         parts = [self.message]
@@ -91,15 +95,8 @@ class LaunchError(TapedebugError, RuntimeError):
     It shows the call in the user's program: `span` is the place of the argument, by default that of the call.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        span: Span | None = None,
-        hint: str | None = None,
-        notes: Sequence[str] = (),
-    ) -> None:
-        super().__init__(message, span=span or site_span(call_site(between=_CALLERS)), hint=hint, notes=notes)
+    def _default_span(self) -> Span:
+        return site_span(call_site(between=_CALLERS))
 
 
 _CALLERS = BETWEEN | {"torch", "jax"}

@@ -36,32 +36,48 @@ UNSEEN = WriteOrigin()
 """The origin of a write that comparison alone has found."""
 
 
-@dataclass(slots=True, eq=False)
-class Injection:
-    """Bytes written outside the tape before operation `at`, found by comparison.
+@dataclass(slots=True, eq=False, kw_only=True)
+class WriteEvent:
+    """The time and the origin of a write outside the tape.
 
     Attributes:
         at: The number of operations recorded then.
+        settled: A reverse pass had already run over all of them.
+        clock: The time.
+        call_site: The place in the program, if it is known.
+        how: The way it was written.
+    """
+
+    at: int
+    settled: bool
+    clock: int
+    call_site: Place | None = None
+    how: str = UNSEEN.how
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class OutsideWrite(WriteEvent):
+    """A write to an array of the tape that is not on it."""
+
+    array: Array
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Injection(WriteEvent):
+    """Bytes written outside the tape before operation `at`, found by comparison.
+
+    Attributes:
         region: The memory.
         start: The first byte that changed, rounded down to `GRAIN`.
         changed: A mask of the changed bytes from `start` on.
         content: The bytes.
-        settled: A reverse pass had already run over all operations recorded by then.
-        clock: The time.
-        call_site: The place in the program, if it is known.
-        how: The way it was written.
         passes: The number of reverse passes by then.
     """
 
-    at: int
     region: Hashable
     start: int
     changed: Mask
     content: Bytes
-    settled: bool
-    clock: int
-    call_site: Place | None = None
-    how: str = "unseen"
     passes: int = 0
 
     def with_later(self, start: int, changed: Mask) -> tuple[int, Mask]:
@@ -107,20 +123,8 @@ class Injection:
 
     def of(self, arrays: Collection[Array]) -> list[OutsideWrite]:
         """Return this write as one of each array that it concerns."""
-        at, clock, site = self.at, self.clock, self.call_site
-        return [OutsideWrite(at, array, self.settled, clock, site, self.how) for array in arrays]
-
-
-@dataclass(slots=True, eq=False)
-class OutsideWrite:
-    """A write to an array of the tape that is not on it."""
-
-    at: int
-    array: Array
-    settled: bool
-    clock: int
-    call_site: Place | None = None
-    how: str = "unseen"
+        event = {name: getattr(self, name) for name in WriteEvent.__slots__}
+        return [OutsideWrite(array=array, **event) for array in arrays]
 
 
 class OutsideWrites:

@@ -443,10 +443,20 @@ class OperationTape:
         if earlier is not None:
             self._writes.remove(earlier, self._as_outside_writes(earlier))
             first, changed = earlier.with_later(first, changed)
-        content = region.values[first : first + changed.size].copy()
-        time = clock.tick() if origin.clock is None else origin.clock
-        site, how = origin.call_site, origin.how
-        self._writes.add(Injection(at, region, first, changed, content, settled, time, site, how, passes))
+        self._writes.add(
+            Injection(
+                at=at,
+                settled=settled,
+                clock=clock.tick() if origin.clock is None else origin.clock,
+                call_site=origin.call_site,
+                how=origin.how,
+                region=region,
+                start=first,
+                changed=changed,
+                content=region.values[first : first + changed.size].copy(),
+                passes=passes,
+            )
+        )
 
     def _is_settled(self) -> bool:
         """True if a reverse pass has run over all operations recorded so far."""

@@ -19,7 +19,8 @@ def write(start: int, floats: str, at: int = 0, **more: Any) -> Injection:
     """A write from a byte on; each letter of `floats` is one that changed (x) or not (-)."""
     changed = np.repeat(np.array([letter == "x" for letter in floats]), 4)
     content = np.arange(1, len(floats) + 1, dtype=np.float32).view(np.uint8)
-    return Injection(at, REGION, start, changed, content, **{"settled": False, "clock": 0} | more)
+    event = {"at": at, "settled": False, "clock": 0} | more
+    return Injection(region=REGION, start=start, changed=changed, content=content, **event)
 
 
 def part(start: int, stop: int) -> HostArray:

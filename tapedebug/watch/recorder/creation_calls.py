@@ -9,13 +9,13 @@ from typing import Any
 from tapedebug.watch.call_site import is_user, user_place
 from tapedebug.watch.hooks import WarpObject, parameter_names
 from tapedebug.watch.host_transfers import host_place
-from tapedebug.watch.recorder.recording import Recording
+from tapedebug.watch.recorder.recording import Calls, Recording
 
 POINTER = 3
 """The position of `ptr` among the arguments of `warp.array` after `data`."""
 
 
-class CreationCalls:
+class CreationCalls(Calls):
     """Handlers of what makes arrays and other objects of Warp.
 
     Args:
@@ -23,12 +23,8 @@ class CreationCalls:
     """
 
     def __init__(self, recording: Recording) -> None:
-        self.recording = recording
-        self.array = recording.array
-        self.memory = recording.memory
-        self.unwritten = recording.unwritten
+        super().__init__(recording)
         self.objects = recording.objects
-        self._live = recording.live
 
     def empty(self, original: FunctionType, *args: object, **named: object) -> Any:
         """Note memory that the program itself allocates without values."""

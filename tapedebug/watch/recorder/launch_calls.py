@@ -17,7 +17,7 @@ from tapedebug.watch.kernel_accesses import Use
 from tapedebug.watch.launch import WarpLaunch
 from tapedebug.watch.memory import WatchedArray
 from tapedebug.watch.recorder.launch_forms import LaunchForms
-from tapedebug.watch.recorder.recording import Recording, reason_of
+from tapedebug.watch.recorder.recording import Calls, Recording, reason_of
 from tapedebug.watch.tape import WatchedTape
 
 BOUND = (
@@ -38,7 +38,7 @@ BOUND = (
 """The arguments of `warp.launch` that are read."""
 
 
-class LaunchCalls:
+class LaunchCalls(Calls):
     """Handlers of launches.
 
     Args:
@@ -47,13 +47,7 @@ class LaunchCalls:
     """
 
     def __init__(self, recording: Recording, forms: LaunchForms) -> None:
-        self.recording = recording
-        self.array = recording.array
-        self.memory = recording.memory
-        self.unwritten = recording.unwritten
-        self.history = recording.history
-        self.earlier = recording.earlier
-        self._live = recording.live
+        super().__init__(recording)
         self._forms = forms
         self._bind_launch: Callable[..., tuple[Any, ...]] | None = None
 

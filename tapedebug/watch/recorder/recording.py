@@ -139,6 +139,19 @@ class Recording:
             self.skip(tape, what, failed[0], place or user_place(4))
 
 
+class Calls:
+    """Base of the handlers of intercepted calls: the parts of the recording that they use most.
+
+    Args:
+        recording: The recording.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.array, self.memory, self.history = recording.array, recording.memory, recording.history
+        self.unwritten, self.earlier, self._live = recording.unwritten, recording.earlier, recording.live
+
+
 def reason_of(error: Exception) -> str:
     """Return why an error made something not covered."""
     return error.message if isinstance(error, NotWatchable) else f"{type(error).__name__}: {error}"

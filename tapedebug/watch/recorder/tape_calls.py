@@ -16,26 +16,22 @@ from tapedebug.watch.builtin_operations import OpaqueFunction
 from tapedebug.watch.call_site import user_frame, user_place
 from tapedebug.watch.hooks import WarpObject, is_capturing, look_up
 from tapedebug.watch.recorder.earlier_sources import EarlierSources
-from tapedebug.watch.recorder.recording import Recording
+from tapedebug.watch.recorder.recording import Calls, Recording
 from tapedebug.watch.tape import WatchedTape
 
 
-class TapeCalls:
+class TapeCalls(Calls):
     """Handlers of the methods of tapes.
 
     Args:
         recording: The recording.
-        earlier: The search for launches before a tape.
+        sources: The search for launches before a tape.
     """
 
-    def __init__(self, recording: Recording, earlier: EarlierSources) -> None:
-        self.recording = recording
-        self.memory = recording.memory
-        self.unwritten = recording.unwritten
+    def __init__(self, recording: Recording, sources: EarlierSources) -> None:
+        super().__init__(recording)
         self.arguments = recording.arguments
-        self.history = recording.history
-        self._live = recording.live
-        self._earlier = earlier
+        self._sources = sources
 
     def enter(self, original: FunctionType, tape: WarpObject) -> Any:
         """Begin to record with a tape."""
@@ -69,7 +65,7 @@ class TapeCalls:
                 with self.recording.guarded(found, "the names of a tape's arrays"):
                     found.find_names(user_frame())
                 with self.recording.guarded(found, "launches before a tape"):
-                    self._earlier.note(found, user_frame())
+                    self._sources.note(found, user_frame())
                 with self.recording.guarded(found, "the end of a tape"):
                     found.end()
                     self.recording.retention.tape_exited(found)

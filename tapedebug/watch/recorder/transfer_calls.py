@@ -10,26 +10,18 @@ from tapedebug.watch.call_site import user_place
 from tapedebug.watch.hooks import WarpObject
 from tapedebug.watch.host_transfers import host_place
 from tapedebug.watch.memory import is_on_host
-from tapedebug.watch.recorder.recording import Recording
+from tapedebug.watch.recorder.recording import Calls
 
 SMALL_GRADIENT = 1_000_000
 """Largest number of elements of an array whose early reads are noted, which computes its norm."""
 
 
-class TransferCalls:
+class TransferCalls(Calls):
     """Handlers of reads through NumPy, lists and PyTorch.
 
     Args:
         recording: The recording.
     """
-
-    def __init__(self, recording: Recording) -> None:
-        self.recording = recording
-        self.array = recording.array
-        self.memory = recording.memory
-        self.unwritten = recording.unwritten
-        self.history = recording.history
-        self._live = recording.live
 
     def read_numpy(self, original: FunctionType, array: WarpObject, *args: object, **named: object) -> Any:
         """Note that the program reads an array or a gradient through NumPy."""
@@ -64,7 +56,7 @@ class TransferCalls:
         """Note that the program may write an array through a view from now on."""
         with self.recording.guarded(None, "a view of an array"):
             self.unwritten.written(array)
-            self.recording.earlier.viewed(array)
+            self.earlier.viewed(array)
             if self._live and self.memory.is_known(array):
                 known = self.memory.array_of(array)
                 for tape in self._live:

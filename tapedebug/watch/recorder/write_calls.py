@@ -12,12 +12,12 @@ from tapedebug.watch.builtin_operations import CopyOperation, FillOperation
 from tapedebug.watch.call_site import user_place
 from tapedebug.watch.hooks import WarpObject, is_capturing, look_up, parameter_names
 from tapedebug.watch.memory import WatchedArray
-from tapedebug.watch.recorder.recording import Recording
+from tapedebug.watch.recorder.recording import Calls, Recording
 from tapedebug.watch.recorder.transfer_calls import TransferCalls
 from tapedebug.watch.tape import Computed
 
 
-class WriteCalls:
+class WriteCalls(Calls):
     """Handlers of copies, fills and reductions.
 
     Args:
@@ -26,13 +26,7 @@ class WriteCalls:
     """
 
     def __init__(self, recording: Recording, transfers: TransferCalls) -> None:
-        self.recording = recording
-        self.array = recording.array
-        self.memory = recording.memory
-        self.unwritten = recording.unwritten
-        self.history = recording.history
-        self.earlier = recording.earlier
-        self._live = recording.live
+        super().__init__(recording)
         self._transfers = transfers
         self._accumulates = "dest_retain_grad" in parameter_names(look_up("warp._src.context:adj_copy"))
         version = str(look_up("warp:config.version")).split(".")
