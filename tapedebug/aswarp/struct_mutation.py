@@ -11,6 +11,7 @@ import numpy as np
 from tapedebug._errors import LaunchError
 from tapedebug.aswarp.warp_programs import notes_of
 from tapedebug.runtime.launch.argument_flattening import flattened
+from tapedebug.runtime.launch.held_arguments import held_params
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.record import Record
 
@@ -31,8 +32,13 @@ def note_changed_structs(records: Sequence[Record]) -> None:
 
 
 def changed_in(record: Record, now: tuple[Any, ...]) -> list[int]:
-    """Return the parameters of a record that differ in other flat arguments."""
-    return [p for p, (a, b) in enumerate(zip(record.args, now, strict=True)) if not _same(a, b)]
+    """Return the parameters of a record that differ in other flat arguments.
+
+    Those of arrays in elements of arrays are left out: each launch may get a copy of these.
+    """
+    held = held_params(record.kernel)
+    pairs = enumerate(zip(record.args, now, strict=True))
+    return [p for p, (a, b) in pairs if p not in held and not _same(a, b)]
 
 
 def _same(a: Any, b: Any) -> bool:

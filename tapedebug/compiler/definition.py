@@ -131,7 +131,7 @@ class Definition:
         return tuple(params)
 
     def _require_elements(self, argument: ast.arg, kind: Any) -> None:
-        """Refuse a parameter with an array of structs that hold arrays or have no fields."""
+        """Refuse a parameter with an array of structs that hold indexed arrays or have no fields."""
         element = getattr(kind, "dtype", None)
         if t.is_struct(element):
             try:
@@ -140,8 +140,9 @@ class Definition:
                 raise KernelTypeError(
                     f"kernel `{self.__name__}`: `{argument.arg}` cannot be passed: {error}",
                     span=self.origin.span(argument),
-                    hint="give the kernel the arrays as parameters of their own, or one long array and the "
-                    "place in it where the part of each element begins",
+                    hint="let the struct hold the array, and the array of indices, as two fields"
+                    if "indexed array" in str(error)
+                    else "give the struct a field",
                 ) from None
         if t.is_struct(kind):
             for inner in kind.fields.values():

@@ -1,8 +1,10 @@
 """The parameters of a kernel as users declare them, and the flat ones that they are compiled to.
 
 A struct parameter `s` becomes one parameter a field (`s.q`, `s.inner.x`); an array of structs one array a
-field, which all are strided views of one buffer; an indexed array its data and one array of indices an axis
-(`a.data`, `a.indices[0]`). Everything after that knows numbers, compound values and arrays of them only.
+field, which all are strided views of one buffer; an array field of their elements the memory of all those
+arrays as one and the place of each in it (`s.q`, `s.q.places`); an indexed array its data and one array of
+indices an axis (`a.data`, `a.indices[0]`). Everything after that knows numbers, compound values and arrays of
+them only.
 """
 
 from __future__ import annotations
@@ -21,8 +23,16 @@ def parts_of(kind: Any) -> list[tuple[str, Any]] | None:
     if isinstance(kind, t.IndexedArrayType):
         tables = [(f".indices[{axis}]", t.ArrayType(t.int32)) for axis in range(kind.ndim)]
         return [(".data", kind.array), *tables]
+    if isinstance(kind, t.HeldArrayType):
+        return list(kind.parts)
     if isinstance(kind, t.ArrayType) and t.is_struct(kind.dtype):
-        return [(f".{name}", t.ArrayType(field, kind.ndim)) for name, field in kind.dtype.fields.items()]
+        return [
+            (
+                f".{name}",
+                (t.HeldArrayType if isinstance(field, t.ArrayType) else t.ArrayType)(field, kind.ndim),
+            )
+            for name, field in kind.dtype.fields.items()
+        ]
     return None
 
 

@@ -73,6 +73,32 @@ class ArrayType(ArrayAnnotation):
         return type_name(self)
 
 
+class HeldArrayType:
+    """The arrays that a field of the elements of an array of structs holds, one in each element.
+
+    Args:
+        array: The type of the field.
+        ndim: The number of dimensions of the array of structs.
+    """
+
+    __slots__ = ("array", "ndim")
+
+    def __init__(self, array: ArrayType, ndim: int) -> None:
+        self.array, self.ndim = array, ndim
+
+    @property
+    def parts(self) -> list[tuple[str, ArrayType]]:
+        """The flat parameters: the memory of all the arrays as one, and where in it each of them is.
+
+        An entry of the second is the place of the first element (-1: none), then the length of each axis,
+        then the stride of each in elements.
+        """
+        from tapedebug.lang.types import int64, vector
+
+        entry = vector(1 + 2 * self.array.ndim, int64)
+        return [("", ArrayType(self.array.dtype, 1)), (".places", ArrayType(entry, self.ndim))]
+
+
 class IndexedArrayType(ArrayAnnotation):
     """The type of an indexed array parameter: element type and number of dimensions (1 to 4, or `Any`)."""
 

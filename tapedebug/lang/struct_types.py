@@ -7,11 +7,25 @@ array of structs into one strided view a field (`compiler.flatten`, `runtime.lau
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+
+DESCRIPTOR = np.dtype(
+    [
+        ("data", np.uint64),
+        ("grad", np.uint64),
+        ("shape", np.int32, 4),
+        ("strides", np.int32, 4),
+        ("ndim", np.uint16),
+        ("flags", np.uint16),
+    ],
+    align=True,
+)
+"""An array in the memory of an element of an array of structs, laid out as in Warp: address of the values (0:
+none), of the gradient (0: none), shape, strides in bytes, dimensions."""
 
 
 class Field(NamedTuple):
@@ -22,17 +36,19 @@ class Field(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A number or compound value inside an array element that is a struct.
+    """A number, compound value or array inside an array element that is a struct.
 
     Attributes:
         path: The fields that lead to it: `("inner", "x")`.
-        type: Its type.
+        type: Its type; of an array, the vector type that its `DESCRIPTOR` is copied as.
         offset: Bytes from the beginning of the element.
+        held: The type of an array; else None.
     """
 
     path: tuple[str, ...]
     type: Any
     offset: int
+    held: Any = None
 
 
 class Struct:
@@ -118,58 +134,89 @@ class Struct:
     def numpy_value(self) -> tuple[Any, ...]:
         """The fields as a nested tuple, which a structured NumPy array takes as an element.
 
+        An array is a tuple of the fields of `DESCRIPTOR`.
+
         Raises:
-            TypeError: The struct holds arrays.
+            TypeError: The struct holds indexed arrays.
         """
+        from tapedebug.lang import types
+
         type(self).numpy_dtype()
-        values = []
+        values: list[Any] = []
         for name in type(self).fields:
             value = self.__dict__[name]
-            values.append(Struct.numpy_value(value) if isinstance(value, Struct) else _number(value))
+            if isinstance(type(self).fields[name], types.ArrayType):
+                values.append(_descriptor(value))
+            else:
+                values.append(Struct.numpy_value(value) if isinstance(value, Struct) else _number(value))
         return tuple(values)
 
     @classmethod
     def numpy_dtype(cls) -> np.dtype[Any]:
-        """The structured NumPy dtype of the struct, laid out as in C.
+        """The structured NumPy dtype of the struct, laid out as in C; arrays are a `DESCRIPTOR`.
 
         Raises:
-            TypeError: The struct holds arrays.
+            TypeError: The struct holds indexed arrays.
         """
         this: Any = cls
         found: np.dtype[Any] = _numpy_dtype(this)
         return found
 
     @classmethod
-    def from_numpy(cls, value: Any) -> Any:
-        """An instance of an element of a structured array."""
+    def from_numpy(cls, value: Any, array_of: Callable[[Any, Any], Any] | None = None) -> Any:
+        """An instance of an element of a structured array.
+
+        Args:
+            value: The element.
+            array_of: A function of a `DESCRIPTOR` and the type of the field that returns the array; without
+                it, array fields are None.
+        """
+        from tapedebug.lang import types
+
         made = cls()
         for name, kind in cls.fields.items():
             inside = value[name]
-            setattr(made, name, kind.from_numpy(inside) if is_struct(kind) else inside)
+            if isinstance(kind, types.ArrayType):
+                setattr(made, name, None if array_of is None else array_of(inside, kind))
+            else:
+                setattr(made, name, kind.from_numpy(inside, array_of) if is_struct(kind) else inside)
         return made
 
     @classmethod
     def leaves(cls) -> tuple[Leaf, ...]:
-        """The numbers and compound values of an array element, at any depth.
+        """The numbers, compound values and arrays of an array element, at any depth.
 
         Raises:
-            TypeError: The struct holds arrays.
+            TypeError: The struct holds indexed arrays.
         """
         this: Any = cls
         found: tuple[Leaf, ...] = _leaves(this)
         return found
 
     @classmethod
-    def array_field(cls) -> str | None:
-        """The path of a field that is an array, at any depth; None where there is none."""
+    def indexed_field(cls) -> str | None:
+        """The path of a field that is an indexed array, at any depth; None where there is none."""
+        from tapedebug.lang import types
+
         for name, kind in cls.fields.items():
             if is_struct(kind):
-                inside = kind.array_field()
+                inside = kind.indexed_field()
                 if inside is not None:
                     return f"{name}.{inside}"
-            elif hasattr(kind, "ndim"):
+            elif isinstance(kind, types.IndexedArrayType):
                 return name
+            elif isinstance(kind, types.ArrayType) and is_struct(kind.dtype):
+                inside = kind.dtype.indexed_field()
+                if inside is not None:
+                    return f"{name}[…].{inside}"
         return None
+
+    @classmethod
+    def holds_arrays(cls) -> bool:
+        """True if a field is an array, at any depth: the elements of an array of such structs hold arrays."""
+        return any(
+            kind.holds_arrays() if is_struct(kind) else hasattr(kind, "ndim") for kind in cls.fields.values()
+        )
 
     @classmethod
     def empty_struct(cls) -> type[Struct] | None:
@@ -209,22 +256,35 @@ def near_field(kind: type[Struct], name: str) -> str:
 def _numpy_dtype(cls: type[Struct]) -> np.dtype[Any]:
     from tapedebug.lang import types
 
-    path = cls.array_field()
+    path = cls.indexed_field()
     if path is not None:
-        raise TypeError(f"{cls.__name__} holds an array ({path}), which elements of arrays cannot")
-    parts = [(name, types.numpy_dtype(kind), types.value_shape(kind)) for name, kind in cls.fields.items()]
+        raise TypeError(f"{cls.__name__} holds an indexed array ({path}), which elements of arrays cannot")
+    parts: list[Any] = [
+        (name, DESCRIPTOR)
+        if isinstance(kind, types.ArrayType)
+        else (name, types.numpy_dtype(kind), types.value_shape(kind))
+        for name, kind in cls.fields.items()
+    ]
     return np.dtype(parts, align=True)
 
 
 @functools.cache
 def _leaves(cls: type[Struct]) -> tuple[Leaf, ...]:
+    from tapedebug.lang import types
+
     dtype = cls.numpy_dtype()
     assert dtype.fields is not None
     found: list[Leaf] = []
     for name, kind in cls.fields.items():
         offset = dtype.fields[name][1]
         if is_struct(kind):
-            found += [Leaf((name, *inner.path), inner.type, offset + inner.offset) for inner in kind.leaves()]
+            found += [
+                Leaf((name, *inner.path), inner.type, offset + inner.offset, inner.held)
+                for inner in kind.leaves()
+            ]
+        elif isinstance(kind, types.ArrayType):
+            words = types.vector(DESCRIPTOR.itemsize // 8, types.uint64)
+            found.append(Leaf((name,), words, offset, kind))
         else:
             found.append(Leaf((name,), kind, offset))
     return tuple(found)
@@ -236,6 +296,18 @@ def _default(kind: Any) -> Any:
     if types.is_scalar(kind):
         return kind.numpy.type(0).item()
     return None if hasattr(kind, "ndim") else kind()
+
+
+def _descriptor(a: Any) -> tuple[Any, ...]:
+    """The fields of the `DESCRIPTOR` of an array; zeros of None."""
+    if a is None:
+        return (0, 0, [0] * 4, [0] * 4, 0, 0)
+    rest = [0] * (4 - a.ndim)
+    limit = np.iinfo(np.int32).max
+    if max(map(abs, (*a.shape, *a.strides))) > limit:
+        raise ValueError(f"{a!r} is too large for an element of an array: sizes are int32 there")
+    gradient = a.grad
+    return (a.ptr, 0 if gradient is None else gradient.ptr, [*a.shape, *rest], [*a.strides, *rest], a.ndim, 0)
 
 
 def _number(value: Any) -> Any:

@@ -18,6 +18,7 @@ from tapedebug._float_types import is_bfloat16
 from tapedebug.lang import _generic
 from tapedebug.lang._arrays import MAX_DIMENSIONS as MAX_DIMENSIONS
 from tapedebug.lang._arrays import ArrayType as ArrayType
+from tapedebug.lang._arrays import HeldArrayType as HeldArrayType
 from tapedebug.lang._arrays import IndexedArrayType as IndexedArrayType
 from tapedebug.lang._arrays import subscript_arguments as subscript_arguments
 from tapedebug.lang._generic import CALLABLE as CALLABLE
@@ -259,8 +260,8 @@ def element_type(dtype: Any) -> Any:
     """The type of array elements that `dtype` means.
 
     Raises:
-        TypeError: As for `canonical`; or it is a struct that holds arrays, or that has no fields or contains
-            such a struct.
+        TypeError: As for `canonical`; or it is a struct that holds indexed arrays, or that has no fields or
+            contains such a struct.
     """
     found = pattern(dtype)
     if is_struct(found):

@@ -39,6 +39,16 @@ class Particle:
     frame: wp.mat22
 
 
+@wp.struct
+class Rows:
+    rows: wp.indexedarray(dtype=float)
+
+
+@wp.struct
+class Selected:
+    parts: wp.array(dtype=Rows)
+
+
 def test_fields_begin_as_zeros_and_arrays_as_none() -> None:
     s = State()
     assert s.q is None
@@ -116,7 +126,11 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda s: Inner(1.0, x=2), TypeError, "Inner() got two values for the field 'x'"),
     (lambda s: s.assign(Inner()), TypeError, "cannot assign Inner(x=0.0, n=0) (Inner) to a State"),
     (lambda s: delattr(s, "mass"), AttributeError, "the fields of State cannot be deleted"),
-    (lambda s: State.numpy_dtype(), TypeError, "State holds an array (q), which elements of arrays cannot"),
+    (
+        lambda s: Selected.numpy_dtype(),
+        TypeError,
+        "Selected holds an indexed array (parts[…].rows), which elements of arrays cannot",
+    ),
 ]
 
 

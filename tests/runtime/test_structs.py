@@ -37,6 +37,16 @@ class State:
     scale: float
 
 
+@wp.struct
+class Rows:
+    rows: wp.indexedarray(dtype=float)
+
+
+@wp.struct
+class Selected:
+    inner: Rows
+
+
 @wp.kernel
 def step(state: State, bodies: wp.array(dtype=Body), out: wp.array(dtype=float)):
     i = wp.tid()
@@ -137,8 +147,8 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: bodies().fill_(3.0), "fill_ of an array(shape=(4,), dtype=Body): 3.0 is not a value of Body"),
     (lambda: wp.ones(2, dtype=Body), "ones: 1 is not a value of Body"),
     (
-        lambda: wp.zeros(2, dtype=State),
-        "zeros: State holds an array (q), which elements of arrays cannot",
+        lambda: wp.zeros(2, dtype=Selected),
+        "zeros: Selected holds an indexed array (inner.rows), which elements of arrays cannot",
     ),
     (
         lambda: wp.array([1.0, 2.0], dtype=Body),
@@ -167,13 +177,10 @@ def test_wrong_arrays(act: Any, message: str) -> None:
     assert str(caught.value).startswith(message + "\n  = hint: ")
 
 
-def test_arrays_in_elements_are_refused_with_another_way() -> None:
+def test_indexed_arrays_in_elements_are_refused_with_another_way() -> None:
     with pytest.raises(wp.ArrayError) as caught:
-        wp.zeros(2, dtype=State)
-    assert (
-        caught.value.hint
-        == "keep its arrays in one long array, and in the struct the place where each begins"
-    )
+        wp.zeros(2, dtype=Selected)
+    assert caught.value.hint == "let the struct hold the array, and the array of indices, as two fields"
 
 
 # Launches --------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.effects import AccessRecord
 from tapedebug.compiler.function import Gradient
 from tapedebug.compiler.lower.items import ArrayView as ArrayView
+from tapedebug.compiler.lower.items import HeldArrays as HeldArrays
+from tapedebug.compiler.lower.items import HeldView as HeldView
 from tapedebug.compiler.lower.items import IndexedView as IndexedView
 from tapedebug.compiler.lower.items import Item as Item
 from tapedebug.compiler.lower.items import Items as Items

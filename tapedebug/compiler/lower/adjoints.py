@@ -8,6 +8,8 @@ from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
+    HeldArrays,
+    HeldView,
     IndexedView,
     Item,
     Items,
@@ -67,8 +69,13 @@ def view(item: View) -> View:
     if isinstance(item, ArrayView):
         return replace(item, adjoint=True)
     if isinstance(item, StructArray):
-        fields = tuple(view(field) for field in item.fields)
+        fields = tuple(
+            replace(f, data=view(f.data)) if isinstance(f, HeldArrays) else view(f)  # type: ignore[arg-type]
+            for f in item.fields
+        )
         return replace(item, name=f"wp.adjoint[{item.name}]", fields=fields)  # type: ignore[arg-type]
+    if isinstance(item, HeldView):
+        return replace(item, data=view(item.data))  # type: ignore[arg-type]
     assert isinstance(item, IndexedView)
     return replace(item, name=f"wp.adjoint[{item.name}]", data=view(item.data))  # type: ignore[arg-type]
 

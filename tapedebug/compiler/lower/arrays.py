@@ -14,6 +14,7 @@ from tapedebug.compiler.lower import components, control, custom, expressions, s
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
+    HeldView,
     IndexedView,
     StructArray,
     StructValue,
@@ -61,7 +62,7 @@ def place_of(ctx: Context, node: ast.expr) -> Place | StructArray | None:
             f"`{found.name}` needs {counted(found.free, 'more index', 'more indices')} here",
             "write to one element at a time",
         )
-    assert not isinstance(found, IndexedView)
+    assert not isinstance(found, IndexedView | HeldView)
     return Place(found) if isinstance(found, ArrayView) else found
 
 
@@ -103,7 +104,7 @@ def _base(ctx: Context, node: ast.expr) -> View | StructValue | Place | None:
         return views.view_at(ctx, node, base) if isinstance(node, ast.Subscript) else None
     if isinstance(base, StructArray):
         return structs.element_field(ctx, node, base)
-    assert not isinstance(base, IndexedView)
+    assert not isinstance(base, IndexedView | HeldView)
     place = Place(base) if isinstance(base, ArrayView) else base
     if place is None:
         return None

@@ -16,6 +16,7 @@ from tapedebug.compiler.lower import arrays, contents, expressions, in_place, st
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
+    HeldView,
     IndexedView,
     Item,
     StructArray,
@@ -105,7 +106,7 @@ def _element(ctx: Context, node: ast.Call, name: str) -> tuple[View, ArrayView |
     inner = indices[0] if array.free == 1 else ast.Tuple(list(indices), ast.Load())
     subscript = ast.copy_location(ast.Subscript(node.args[0], inner, ast.Load()), node)
     element = views.view_at(ctx, subscript, array)
-    assert not isinstance(element, IndexedView)  # every index is given
+    assert not isinstance(element, IndexedView | HeldView)  # every index is given
     return array, element
 
 

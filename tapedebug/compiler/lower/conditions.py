@@ -8,7 +8,7 @@ from functools import reduce
 
 from tapedebug.compiler.builder import constant_of
 from tapedebug.compiler.lower import construct, control, expressions, statics, structs, views
-from tapedebug.compiler.lower._context import ArrayView, Context, Item, StructValue, Undefined
+from tapedebug.compiler.lower._context import ArrayView, Context, HeldView, Item, StructValue, Undefined
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -33,6 +33,9 @@ def condition(ctx: Context, node: ast.expr) -> Quantity:
         sizes = views.shape(ctx, item).items
         operands = [as_condition(ctx, node, size) for size in sizes if isinstance(size, Quantity)]
         return reduce(lambda one, two: expressions.apply(ctx, node, "and", "`and`", one, two), operands)
+    if isinstance(item, HeldView):
+        there = ctx.builder.apply("le", ctx.builder.constant(0, t.int64), item.start)
+        return expressions.wrap(ctx, there)
     return as_condition(ctx, node, ctx.quantity(node, item, "a condition"))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
+    HeldView,
     IndexedView,
     Item,
     Items,
@@ -40,7 +41,7 @@ def leaves_of(item: Item | None, views: Context | None = None) -> list[Quantity]
     match item:
         case Quantity():
             return [item]
-        case ArrayView() | StructArray() | IndexedView() if views is not None:
+        case ArrayView() | StructArray() | IndexedView() | HeldView() if views is not None:
             return [Quantity(number.type, (views.builder.expr(number),)) for number in item.numbers]
         case Items() | StructValue():
             leaves = [leaves_of(part, views) for part in _parts(item)]
@@ -64,7 +65,7 @@ def rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
         case StructValue():
             fields = (f if isinstance(f, Undefined) else rebuilt(f, leaves) for f in item.fields)
             return StructValue(item.kind, tuple(fields))
-        case ArrayView() | StructArray() | IndexedView():
+        case ArrayView() | StructArray() | IndexedView() | HeldView():
             return item.remade(next(leaves).scalar.value for _ in item.numbers)
     return next(leaves)
 
@@ -85,7 +86,7 @@ def kind_of(item: Item | None) -> str:
     match item:
         case Quantity():
             return t.type_name(item.type)
-        case ArrayView() | StructArray() | IndexedView():
+        case ArrayView() | StructArray() | IndexedView() | HeldView():
             return f"the array `{item.shown}`"
         case StructValue():
             return t.type_name(item.kind)

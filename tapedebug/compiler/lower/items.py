@@ -108,7 +108,7 @@ class StructArray:
 
     name: str
     type: t.ArrayType
-    fields: tuple[ArrayView | StructArray, ...]
+    fields: tuple[ArrayView | StructArray | HeldArrays, ...]
 
     @property
     def kind(self) -> Any:
@@ -189,7 +189,80 @@ class IndexedView:
         return replace(self, data=data, tables=tuple(table.remade(numbers) for table in self.tables))
 
 
-View = ArrayView | StructArray | IndexedView
+@dataclass(frozen=True, slots=True)
+class HeldArrays:
+    """The arrays that a field of the elements of an array of structs holds, one in each element."""
+
+    data: ArrayView | StructArray
+    """The memory of all of them."""
+    places: ArrayView
+    """The place of each of them in it; its indices are those of the array of structs."""
+    type: t.ArrayType
+    """The type of the field."""
+
+    @property
+    def first(self) -> ArrayView:
+        """A view with the indices of the array of structs."""
+        return self.places
+
+    def at(self, indices: tuple[Value | Slice | None, ...]) -> HeldArrays:
+        """The arrays of the elements with these indices."""
+        return replace(self, places=replace(self.places, indices=indices))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldView:
+    """An array that an element of an array of structs holds, perhaps with some of its indices given."""
+
+    data: ArrayView | StructArray
+    """The memory in which it is."""
+    type: t.ArrayType
+    """The type of the whole array."""
+    start: Value
+    """The place of its first element (int64); negative for None."""
+    axes: tuple[tuple[Value, Value], ...]
+    """Length and stride (int64), in elements, of each axis that has no index yet."""
+
+    @property
+    def name(self) -> str:
+        """The name of the array in messages."""
+        return self.data.name
+
+    @property
+    def shown(self) -> str:
+        """The view in messages."""
+        return self.name
+
+    @property
+    def free(self) -> int:
+        """The number of indices that an element still needs."""
+        return len(self.axes)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """See `ArrayView.form`."""
+        return "held", self.type, *self.data.form, self.free
+
+    @property
+    def numbers(self) -> list[Value]:
+        """See `ArrayView.numbers`."""
+        return [self.start, *(number for axis in self.axes for number in axis)]
+
+    def remade(self, numbers: Iterator[Value]) -> HeldView:
+        """The view made of other numbers."""
+        start = next(numbers)
+        axes = tuple((next(numbers), next(numbers)) for _ in self.axes)
+        return replace(self, start=start, axes=axes)
+
+    @property
+    def element(self) -> ArrayView | StructArray:
+        """The element, once all indices are given."""
+        if isinstance(self.data, StructArray):
+            return self.data.at((self.start,))
+        return replace(self.data, indices=(self.start,))
+
+
+View = ArrayView | StructArray | IndexedView | HeldView
 """Items that are indexed to reach memory."""
 
 
@@ -241,4 +314,4 @@ class Items:
     items: tuple[Item, ...]
 
 
-Item = Quantity | ArrayView | StructArray | IndexedView | StructValue | Static | Undefined | Items
+Item = Quantity | ArrayView | StructArray | IndexedView | HeldView | StructValue | Static | Undefined | Items

@@ -11,6 +11,7 @@ from tapedebug.compiler.lower import arrays, assignment, calls, contents, operat
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
+    HeldArrays,
     Item,
     Static,
     StructArray,
@@ -242,7 +243,7 @@ def _view(place: arrays.Place | StructArray) -> ArrayView | StructArray:
     return place.view if isinstance(place, arrays.Place) else place
 
 
-def _params(item: Item) -> list[int]:
+def _params(item: Item | HeldArrays) -> list[int]:
     """The flat parameters of the kernel that a view is of."""
     match item:
         case ArrayView():

@@ -8,10 +8,12 @@ from typing import Any, NoReturn, TypeGuard
 
 from tapedebug.compiler import flatten
 from tapedebug.compiler.ir import Param
-from tapedebug.compiler.lower import arrays, construct, contents, expressions
+from tapedebug.compiler.lower import arrays, construct, contents, expressions, views
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
+    HeldArrays,
+    HeldView,
     IndexedView,
     Item,
     Items,
@@ -38,6 +40,8 @@ def bound(kind: Any, name: str, flat: Iterator[Param], number: Callable[[Param],
     items = [bound(inner, name + ending, flat, number) for ending, inner in parts]
     if isinstance(kind, t.IndexedArrayType):
         return IndexedView(name, kind, items[0], tuple(items[1:]))  # type: ignore[arg-type]
+    if isinstance(kind, t.HeldArrayType):
+        return HeldArrays(items[0], items[1], kind.array)  # type: ignore[arg-type, return-value]
     if isinstance(kind, t.ArrayType):
         return StructArray(name, kind, tuple(items))  # type: ignore[arg-type]
     return StructValue(kind, tuple(items))
@@ -63,12 +67,13 @@ def field(ctx: Context, node: ast.Attribute, base: StructValue) -> Item:
 
 def element_field(
     ctx: Context, node: ast.Attribute | ast.Subscript, base: StructArray
-) -> ArrayView | StructArray:
+) -> ArrayView | StructArray | HeldView:
     """A field of an element of an array of structs."""
     if isinstance(node, ast.Subscript):
         _no_elements(ctx, node, base.kind)
     require_field(ctx, node, node.attr, base.kind)
-    return base.fields[list(base.kind.fields).index(node.attr)]
+    found = base.fields[list(base.kind.fields).index(node.attr)]
+    return views.held(ctx, node, found) if isinstance(found, HeldArrays) else found
 
 
 def _no_elements(ctx: Context, node: ast.AST, kind: Any) -> NoReturn:
@@ -113,7 +118,11 @@ def loaded(ctx: Context, node: ast.AST, item: Item) -> Item:
     if isinstance(item, ArrayView) and not item.free:
         return arrays.read(ctx, node, arrays.Place(item))
     if isinstance(item, StructArray) and not item.free:
-        return StructValue(item.kind, tuple(loaded(ctx, node, f) for f in item.fields))
+        fields = (
+            views.held(ctx, node, f) if isinstance(f, HeldArrays) else loaded(ctx, node, f)
+            for f in item.fields
+        )
+        return StructValue(item.kind, tuple(fields))
     return item
 
 
@@ -144,6 +153,13 @@ def _pairs(
             f"`{target.name}` holds {kind}; got {contents.kind_of(item)}",
             f"make a {kind} of it, or write one field: {target.name}[…].{next(iter(target.kind.fields))} = …",
         )
+    if target.kind.holds_arrays():
+        ctx.syntax_error(
+            source,
+            f"a kernel does not store arrays in the elements of `{target.name}`, as writing a whole "
+            f"{t.type_name(target.kind)} would",
+            f"write the other fields one by one ({target.name}[…].… = …); assign arrays outside the kernel",
+        )
     leaves = contents.leaves_of(item)
     return list(zip(_views(target), leaves or [], strict=True))
 
@@ -152,7 +168,7 @@ def _views(target: StructArray) -> Iterator[ArrayView]:
     for inner in target.fields:
         if isinstance(inner, StructArray):
             yield from _views(inner)
-        else:
+        elif isinstance(inner, ArrayView):  # `_pairs` refuses arrays
             yield inner
 
 
@@ -257,6 +273,8 @@ def type_of(item: Item) -> Any:
             return t.ArrayType(item.type.dtype, item.free)
         case IndexedView():
             return t.IndexedArrayType(item.type.dtype, item.free)
+        case HeldView():
+            return t.ArrayType(item.type.dtype, item.free)
         case Static() if isinstance(item.value, t.Struct):
             return type(item.value)
     return None

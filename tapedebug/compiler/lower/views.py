@@ -11,6 +11,8 @@ from tapedebug.compiler.lower import arrays, diagnostics, expressions
 from tapedebug.compiler.lower._context import (
     ArrayView,
     Context,
+    HeldArrays,
+    HeldView,
     IndexedView,
     Items,
     Slice,
@@ -25,6 +27,8 @@ def shape(ctx: Context, view: View) -> Items:
     """The lengths of a view's axes, as int32."""
     if isinstance(view, IndexedView):
         lengths = [_length(ctx, table, 0) for table in view.tables]
+    elif isinstance(view, HeldView):
+        lengths = [length for length, _ in view.axes]
     else:
         first = view.first if isinstance(view, StructArray) else view
         lengths = [_length(ctx, first, axis) for axis in _free(first)]
@@ -46,6 +50,8 @@ def view_at(ctx: Context, node: ast.Subscript, base: View) -> View:
         )
     if isinstance(base, IndexedView):
         return _indexed(ctx, nodes, base)
+    if isinstance(base, HeldView):
+        return _held(ctx, nodes, base)
     first = base.first if isinstance(base, StructArray) else base
     chosen = [
         _slice(ctx, one, first, axis) if isinstance(one, ast.Slice) else _index(ctx, one, first, axis)
@@ -99,6 +105,32 @@ def _indexed(ctx: Context, nodes: list[ast.expr], base: IndexedView) -> View:
     return replace(base, data=data, tables=tuple(left)) if left else data
 
 
+def held(ctx: Context, node: ast.AST, arrays_of: HeldArrays) -> HeldView:
+    """The array that an element of an array of structs holds."""
+    entry = arrays.read(ctx, node, arrays.Place(arrays_of.places))
+    start, *numbers = (part.value for part in entry.parts)
+    ndim = arrays_of.type.ndim
+    axes = tuple(zip(numbers[:ndim], numbers[ndim:], strict=True))
+    return HeldView(arrays_of.data, arrays_of.type, start, axes)
+
+
+def _held(ctx: Context, nodes: list[ast.expr], base: HeldView) -> View:
+    """A subscript of an array that an element holds: indices move its start, slices change axes as well."""
+    b, start = ctx.builder, base.start
+    left: list[tuple[Value, Value]] = []
+    for node, (length, stride) in zip(nodes, base.axes, strict=False):
+        if isinstance(node, ast.Slice):
+            chosen = _slice_of(ctx, node, base.name, length)
+            start = b.apply("add", start, b.apply("mul", chosen.start, stride))
+            left.append((chosen.length, b.apply("mul", stride, _as_value(ctx, chosen.step))))
+            continue
+        index = from_end(ctx, _integer(ctx, node, base.name), length)
+        diagnostics.within(ctx, node, index, length, f"an array of `{base.name}`")
+        start = b.apply("add", start, b.apply("mul", index, stride))
+    view = replace(base, start=start, axes=(*left, *base.axes[len(nodes) :]))
+    return view if view.free else view.element
+
+
 def _free(view: ArrayView) -> list[int]:
     """The axes of the array that the view has, too."""
     return [axis for axis in range(view.param.type.ndim) if not isinstance(_on(view, axis), Value)]
@@ -113,13 +145,13 @@ def _length(ctx: Context, view: ArrayView, axis: int) -> Value:
     return found.length if isinstance(found, Slice) else ctx.builder.extent(view.param.index, axis)
 
 
-def _integer(ctx: Context, node: ast.expr, base: ArrayView) -> Value:
+def _integer(ctx: Context, node: ast.expr, name: str) -> Value:
     """An index or a bound of a slice, as int64."""
     q = expressions.value(ctx, node, "an index")
     if q.type not in t.INTEGERS:
         ctx.type_error(
             node,
-            f"an index of `{base.name}` is an integer; got {t.type_name(q.type)}",
+            f"an index of `{name}` is an integer; got {t.type_name(q.type)}",
             "convert it with int(…)",
         )
     return widened(ctx.builder, q.scalar.value)
@@ -128,7 +160,7 @@ def _integer(ctx: Context, node: ast.expr, base: ArrayView) -> Value:
 def _index(ctx: Context, node: ast.expr, base: ArrayView, axis: int) -> Value:
     """The place on the array's axis that an index of the view means."""
     b, found = ctx.builder, _on(base, axis)
-    index = from_end(ctx, _integer(ctx, node, base), _length(ctx, base, axis))
+    index = from_end(ctx, _integer(ctx, node, base.name), _length(ctx, base, axis))
     if isinstance(found, Slice):
         diagnostics.within(ctx, node, index, found.length, f"a slice of `{base.param.name}`")
         return b.apply("add", found.start, b.apply("mul", index, _as_value(ctx, found.step)))
@@ -142,9 +174,22 @@ def from_end(ctx: Context, index: Value, length: Value) -> Value:
 
 
 def _slice(ctx: Context, node: ast.Slice, base: ArrayView, axis: int) -> Slice:
-    """`start:stop:step` on an axis, as Python has it: bounds beyond the ends are the ends."""
-    b, length, found = ctx.builder, _length(ctx, base, axis), _on(base, axis)
-    step: int | Value = 1 if node.step is None else _step(ctx, node.step, base)
+    """`start:stop:step` on an axis of an array, which may be sliced already."""
+    b, found = ctx.builder, _on(base, axis)
+    chosen = _slice_of(ctx, node, base.name, _length(ctx, base, axis))
+    if not isinstance(found, Slice):
+        return chosen
+    start = b.apply("add", found.start, b.apply("mul", chosen.start, _as_value(ctx, found.step)))
+    if isinstance(chosen.step, int) and isinstance(found.step, int):
+        return Slice(start, chosen.step * found.step, chosen.length)
+    step = b.apply("mul", _as_value(ctx, chosen.step), _as_value(ctx, found.step))
+    return Slice(start, step, chosen.length)
+
+
+def _slice_of(ctx: Context, node: ast.Slice, name: str, length: Value) -> Slice:
+    """`start:stop:step` of so many elements, as Python has it: bounds beyond the ends are the ends."""
+    b = ctx.builder
+    step: int | Value = 1 if node.step is None else _step(ctx, node.step, name)
     zero, one, minus = b.constant(0, t.int64), b.constant(1, t.int64), b.constant(-1, t.int64)
     if isinstance(step, Value):
         upwards = b.apply("lt", zero, step)
@@ -155,19 +200,13 @@ def _slice(ctx: Context, node: ast.Slice, base: ArrayView, axis: int) -> Slice:
         first, last = (zero, length) if step > 0 else (minus, b.apply("sub", length, one))
         start, stop = (first, last) if step > 0 else (last, first)
     if node.lower is not None:
-        start = _clamped(ctx, from_end(ctx, _integer(ctx, node.lower, base), length), first, last)
+        start = _clamped(ctx, from_end(ctx, _integer(ctx, node.lower, name), length), first, last)
     if node.upper is not None:
-        stop = _clamped(ctx, from_end(ctx, _integer(ctx, node.upper, base), length), first, last)
+        stop = _clamped(ctx, from_end(ctx, _integer(ctx, node.upper, name), length), first, last)
     simple = step == 1 and start is zero
     count = (
         b.apply("sub", stop, start) if simple else b.apply("trip_count", start, stop, _as_value(ctx, step))
     )
-    if isinstance(found, Slice):
-        start = b.apply("add", found.start, b.apply("mul", start, _as_value(ctx, found.step)))
-        if isinstance(step, int) and isinstance(found.step, int):
-            step *= found.step
-        else:
-            step = b.apply("mul", _as_value(ctx, step), _as_value(ctx, found.step))
     return Slice(start, step, count)
 
 
@@ -184,9 +223,9 @@ def _clamped(ctx: Context, place: Value, first: Value, last: Value) -> Value:
     return b.apply("where", b.apply("lt", last, place), last, place)
 
 
-def _step(ctx: Context, node: ast.expr, base: ArrayView) -> int | Value:
+def _step(ctx: Context, node: ast.expr, name: str) -> int | Value:
     """The step of a slice: a number if it is known, else a value (if that is 0, there are no elements)."""
-    value = _integer(ctx, node, base)
+    value = _integer(ctx, node, name)
     step = constant_of(value)
     if step == 0:
         ctx.type_error(node, "the step of a slice is not 0", "use a step that is not 0")

@@ -9,7 +9,7 @@ import numpy as np
 
 from tapedebug._errors import LaunchError, TapedebugError
 from tapedebug.lang import types
-from tapedebug.runtime.launch import argument_flattening
+from tapedebug.runtime.launch import argument_flattening, held_arguments
 from tapedebug.runtime.launch.argument_packing import known_dims
 from tapedebug.runtime.launch.checked_launch import Memory
 from tapedebug.runtime.launch.launch import kernel_for, launch_dims, resolve
@@ -72,7 +72,8 @@ def run(
     """
     try:
         kernel = kernel_for(kernel, dim, (*inputs, *outputs))
-        plan, args = resolve(kernel, (*inputs, *outputs))
+        with held_arguments.gathering(adjoint=True):
+            plan, args = resolve(kernel, (*inputs, *outputs))
         kernel = plan.kernel
         given = _given(plan, args, _flat(kernel, adjoints))
         sizes, threads, slots = known_dims(dim) or launch_dims(kernel, dim)

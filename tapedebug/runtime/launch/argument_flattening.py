@@ -9,8 +9,8 @@ from typing import Any
 from tapedebug._errors import LaunchError
 from tapedebug.compiler.flatten import parts_of
 from tapedebug.lang import types
-from tapedebug.runtime.launch import argument_checks
-from tapedebug.runtime.memory import struct_fields
+from tapedebug.runtime.launch import argument_checks, held_arguments
+from tapedebug.runtime.memory import held_arrays, struct_fields
 from tapedebug.runtime.memory.array import array, new
 
 Taker = Callable[[Any, Any, list[Any]], None]
@@ -32,6 +32,8 @@ def flattened(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     found: list[Any] = []
     for take, value in zip(takers, args, strict=True):
         take(kernel, value, found)
+    if any(held_arrays.may_hold(param.type) for param in kernel.signature):
+        held_arguments.refuse_overlaps(kernel, found)
     return tuple(found)
 
 
@@ -43,6 +45,7 @@ def _taker(param: Any, name: str, kind: Any) -> Taker:
     may_be_none = isinstance(kind, types.ArrayType | types.IndexedArrayType)
     chosen = isinstance(kind, types.IndexedArrayType)
     dtype, ndim = (kind.dtype, kind.ndim) if may_be_none else (None, 0)
+    held = held_arrays.may_hold(kind)
 
     def take(kernel: Any, value: Any, found: list[Any]) -> None:
         if value is None and may_be_none:
@@ -50,9 +53,14 @@ def _taker(param: Any, name: str, kind: Any) -> Taker:
         elif flat:
             found.append(value)
         elif isinstance(value, array) and not chosen and value.dtype is dtype and value.ndim == ndim:
-            found += struct_fields.leaves(value)
+            found += (
+                held_arguments.parts(kernel, value, name, len(found)) if held else struct_fields.leaves(value)
+            )
         elif chosen and getattr(value, "kernel_type", None) == kind:
-            found += struct_fields.leaves(value.data)
+            data = value.data
+            found += (
+                held_arguments.parts(kernel, data, name, len(found)) if held else struct_fields.leaves(data)
+            )
             found += value.tables
         else:
             raise _misfit(kernel, param, name, kind, value)

@@ -16,6 +16,7 @@ from tapedebug.runtime.launch.argument_packing import HEADER as _HEADER
 from tapedebug.runtime.launch.argument_packing import KNOWN, dims, is_sizes, known_dims
 from tapedebug.runtime.launch.argument_packing import address_of as address_of
 from tapedebug.runtime.launch.checked_launch import launch as launch_checked
+from tapedebug.runtime.launch.held_arguments import gathering, holding
 from tapedebug.runtime.launch.overloads import concrete
 from tapedebug.runtime.launch.plan import KernelPlan
 from tapedebug.runtime.memory.array import array, settled
@@ -102,6 +103,9 @@ def launch(
     except TapedebugError as error:
         raise error.with_traceback(None) from None
     if packed is None:
+        if holding(args):
+            with gathering(record_tape=record_tape):
+                return launch(kernel, dim, inputs, outputs, record_tape=record_tape)
         try:
             plan, args = _plan_and_arguments(kernel, args)
         except TapedebugError as error:

@@ -96,7 +96,9 @@ class ArrayProtocols:
         note_read(self, "list")
         look = self._numpy_view()
         if types.is_struct(self.dtype):
-            return [self.dtype.from_numpy(one) for one in look.reshape(-1)]
+            from tapedebug.runtime.memory.held_arrays import array_at
+
+            return [self.dtype.from_numpy(one, array_at) for one in look.reshape(-1)]
         if not types.value_shape(self.dtype):
             return list((look.astype(np.float32) if is_bfloat16(look.dtype) else look).reshape(-1).tolist())
         return [self.dtype(*one) for one in look.reshape(-1, types.components(self.dtype))]
@@ -144,12 +146,31 @@ class ArrayProtocols:
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> array:
         """Return a contiguous copy with a copy of the gradient; tapes do not record it."""
-        function, state = self.__reduce__()
+        function, state = self._pickled()
         made: array = function(*state)
+        if types.is_struct(self.dtype):
+            from tapedebug.runtime.memory.held_arrays import keep_alive
+
+            keep_alive(made)
         return made
 
     def __reduce__(self: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Return values, type and gradient for pickling; views and tapes are not included."""
+        """Return values, type and gradient for pickling; views and tapes are not included.
+
+        Raises:
+            ArrayError: Its elements hold arrays, of which they have addresses only.
+        """
+        if types.is_struct(self.dtype) and self.dtype.holds_arrays():
+            raise ArrayError(
+                f"an array of {types.type_name(self.dtype)} cannot be pickled: its elements hold addresses "
+                "of arrays",
+                hint="pickle list(), a list of structs with their arrays",
+            )
+        made: tuple[Any, tuple[Any, ...]] = self._pickled()
+        return made
+
+    def _pickled(self: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Return the function that makes an equal array, and its arguments."""
         gradient = (
             self.grad._numpy_view().copy() if self.requires_grad and self.buffer.adjoint is not None else None
         )

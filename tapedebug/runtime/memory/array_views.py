@@ -11,6 +11,7 @@ from tapedebug._errors import ArrayError
 from tapedebug.lang import types
 from tapedebug.runtime.memory import convert, struct_fields
 from tapedebug.runtime.memory.array import Shape, array, make
+from tapedebug.runtime.memory.held_arrays import array_at
 from tapedebug.runtime.tape.gradient_history import note_read
 
 
@@ -36,7 +37,7 @@ def item(a: array, key: Any) -> Any:
     note_read(a, "item")
     one = make(a.buffer, ptr, a.dtype, (1,), (a.item_size,))._numpy_view()[0]
     if types.is_struct(a.dtype):
-        return a.dtype.from_numpy(one)
+        return a.dtype.from_numpy(one, array_at)
     return a.dtype(*one.reshape(-1)) if types.value_shape(a.dtype) else one
 
 

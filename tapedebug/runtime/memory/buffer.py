@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 import warnings
 import weakref
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -314,6 +315,17 @@ class _Foreign:
 
 
 _REGISTRY: weakref.WeakValueDictionary[tuple[int, int], Buffer] = weakref.WeakValueDictionary()
+
+
+def buffers_at(addresses: Iterable[int]) -> list[Buffer | None]:
+    """Return the buffer that contains each of some addresses, or None."""
+    known = sorted(_REGISTRY.values(), key=lambda buffer: buffer.address)
+    begins = [buffer.address for buffer in known]
+    found: list[Buffer | None] = []
+    for address in addresses:
+        inside = (b for b in known[: bisect_right(begins, address)][::-1] if address < b.address + b.nbytes)
+        found.append(next(inside, None))
+    return found
 
 
 def _overlapping(address: int, nbytes: int) -> list[Buffer]:

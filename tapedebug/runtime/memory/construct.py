@@ -14,6 +14,7 @@ from tapedebug.runtime.memory import convert
 from tapedebug.runtime.memory.addresses import byte_bounds
 from tapedebug.runtime.memory.array import Shape, Values, array, make, new
 from tapedebug.runtime.memory.buffer import Buffer
+from tapedebug.runtime.memory.held_arrays import keep_alive
 
 
 def from_data(data: Any, dtype: Any, shape: Any, copy: bool) -> array:
@@ -32,6 +33,8 @@ def from_data(data: Any, dtype: Any, shape: Any, copy: bool) -> array:
         return _wrap(values, kept, outer)
     a = new(outer, kept)
     a._numpy_view()[...] = values
+    if types.is_struct(kept):
+        keep_alive(a)
     return a
 
 

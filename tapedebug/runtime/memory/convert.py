@@ -26,8 +26,8 @@ def element_type(dtype: Any, what: str = "array") -> Any:
         return types.element_type(dtype)
     except TypeError as error:
         hint = "use a type of the kernel language as dtype"
-        if "holds an array" in str(error):
-            hint = "keep its arrays in one long array, and in the struct the place where each begins"
+        if "holds an indexed array" in str(error):
+            hint = "let the struct hold the array, and the array of indices, as two fields"
         known = getattr(types, dtype, None) if isinstance(dtype, str) else None
         if dtype in ("float", "int", "bool"):
             hint = f"write the type itself: dtype={dtype}"

@@ -9,21 +9,33 @@ from typing import TYPE_CHECKING, Any
 from tapedebug.lang import types
 from tapedebug.lang.builtins import BUILTINS
 from tapedebug.runtime.launch.launch import launch
+from tapedebug.runtime.memory.held_arrays import keep_alive, may_hold
+from tapedebug.runtime.memory.indexed import indexedarray
+from tapedebug.runtime.memory.struct_fields import leaves
 
 if TYPE_CHECKING:
     from tapedebug.runtime.memory.array import array
-    from tapedebug.runtime.memory.indexed import indexedarray
 
 tid = BUILTINS["tid"]
 
 
 def gather(source: indexedarray, dest: array) -> None:
     """Copy the selected elements to a contiguous array."""
+    if may_hold(source.kernel_type):  # kernels do not store arrays in elements
+        for part, into in zip(leaves(source.data), leaves(dest), strict=True):
+            gather(indexedarray(part, source.indices), into)
+        keep_alive(dest)
+        return
     launch(_kernels(source.dtype, source.ndim)[0], source.shape, [source], [dest])
 
 
 def scatter(source: array, dest: indexedarray) -> None:
     """Copy a contiguous array to the selected elements."""
+    if may_hold(dest.kernel_type):
+        for part, into in zip(leaves(source), leaves(dest.data), strict=True):
+            scatter(part, indexedarray(into, dest.indices))
+        keep_alive(dest.data)
+        return
     launch(_kernels(dest.dtype, dest.ndim)[1], dest.shape, [source], [dest])
 
 

@@ -15,6 +15,7 @@ from tapedebug.runtime.launch.plan import LaunchPlan, has_gradient
 from tapedebug.runtime.memory import convert, struct_fields
 from tapedebug.runtime.memory.array import array, new
 from tapedebug.runtime.memory.buffer import ZERO
+from tapedebug.runtime.memory.held_arrays import keep_alive
 from tapedebug.runtime.memory.indexed import indexedarray
 from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.state import state
@@ -58,6 +59,7 @@ def copy(
     if types.is_struct(source.dtype):
         for into, of in zip(struct_fields.leaves(target), struct_fields.leaves(source), strict=True):
             copy(into, of)
+        keep_alive(target)
         return
     plan = COPY[has_gradient(target), has_gradient(source)]
     if is_gradient(source):
@@ -89,10 +91,14 @@ def assign(dest: array, src: Any) -> None:
             if dest.size:
                 before_write(dest, _site_for(dest, 2), "assign")
                 parallel_memcpy.copy(dest._numpy_view(), values)
+                if types.is_struct(dest.dtype):
+                    keep_alive(dest)
                 after_write(dest)
             return
         given, src = src, new(dest.shape, dest.dtype)
         src._numpy_view()[...] = values
+        if types.is_struct(dest.dtype):
+            keep_alive(src)
         arrived(src, "assign", given)
     if src.size != dest.size:
         raise ArrayError(
@@ -136,6 +142,7 @@ def fill(dest: array, value: Any) -> None:
     if types.is_struct(dest.dtype):
         for leaf, inside in zip(dest.dtype.leaves(), struct_fields.leaves(dest), strict=True):
             _fill(inside, item[leaf.offset : leaf.offset + inside.item_size])
+        keep_alive(dest)
         return
     _fill(dest, item)
 

@@ -112,7 +112,13 @@ def _array_type(kind: object) -> Any:
     if is_of_warp(kind, "fixedarray", "fabricarray", "indexedfabricarray", "_FabricArrayAnnotation"):
         raise MirrorError(f"a parameter is a {type(kind).__name__}, which this engine does not have")
     try:
-        return made(dtype if dtype is Any else type_of(dtype), ndim)
+        element: Any = dtype if dtype is Any else type_of(dtype)
+        if t.is_struct(element) and element.holds_arrays():
+            raise MirrorError(
+                f"a parameter is an array of `{name_of(dtype)}`, whose elements hold arrays: a replay has "
+                "copies of their memory, which the addresses in the elements do not lead to"
+            )
+        return made(element, ndim)
     except TypeError as error:
         raise MirrorError(f"an array parameter cannot be translated: {error}") from None
 

@@ -1,0 +1,217 @@
+"""Arrays in the elements of arrays of structs: what keeps them alive, and the memory of all of them as one.
+
+In memory such an array is a `DESCRIPTOR`: an address, a shape and strides. A kernel gets one array with the
+memory of all of them, and the place of each in it. If they are parts of one allocation, that array is a view
+of it; else it is a copy, which is filled before a launch and copied back after one that writes to it. A tape
+records these copies, so that versions, gradients and replays of the arrays are those of any copy and launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapedebug._errors import ArrayError
+from tapedebug.lang import types
+from tapedebug.runtime.memory.array import array, make, new
+from tapedebug.runtime.memory.buffer import Buffer, buffers_at
+from tapedebug.runtime.memory.convert import item_bytes
+from tapedebug.runtime.state import state
+
+Values = np.ndarray[Any, Any]
+
+
+class _Held:
+    """The memory of the arrays in the elements of a buffer, which lives as long as the buffer."""
+
+    __slots__ = ("buffers",)
+
+    def __init__(self, buffers: set[Buffer]) -> None:
+        self.buffers = buffers
+
+
+class Segment(NamedTuple):
+    """Arrays of one allocation, in the elements of an array of structs, and their copy.
+
+    Attributes:
+        source: Their memory, as one array of one dimension.
+        copy: The part of the common array that is its copy.
+    """
+
+    source: array
+    copy: array
+
+
+class Common(NamedTuple):
+    """The arrays that a field of the elements of an array of structs holds.
+
+    Attributes:
+        data: Their memory as one array of one dimension: a view, or a copy.
+        places: For each element the place of its array in `data`: start, lengths, strides (`HeldArrayType`).
+        segments: The parts that were copied; none if `data` is a view.
+        name: The name of the field.
+    """
+
+    data: array
+    places: array
+    segments: tuple[Segment, ...]
+    name: str
+
+
+@cache
+def may_hold(kind: Any) -> bool:
+    """True if values of a type contain an array whose elements hold arrays."""
+    if isinstance(kind, types.ArrayType | types.IndexedArrayType):
+        return types.is_struct(kind.dtype) and bool(kind.dtype.holds_arrays())
+    return types.is_struct(kind) and any(may_hold(inner) for inner in kind.fields.values())
+
+
+def array_at(descriptor: Any, kind: types.ArrayType) -> array | None:
+    """Return the array that a `DESCRIPTOR` stands for, or None.
+
+    Raises:
+        ArrayError: There is no such array any more.
+    """
+    address = int(descriptor["data"])
+    if not address:
+        return None
+    shape = tuple(int(n) for n in descriptor["shape"][: kind.ndim])
+    strides = tuple(int(n) for n in descriptor["strides"][: kind.ndim])
+    (buffer,) = buffers_at([address])
+    if buffer is None:
+        raise _lost("an element", kind)
+    made = make(buffer, address, kind.dtype, shape, strides)
+    if descriptor["grad"]:
+        made.requires_grad = True
+    return made
+
+
+def keep_alive(dest: array) -> None:
+    """Keep the arrays alive that the elements of an array of structs hold now."""
+    if not may_hold(dest.kernel_type):
+        return
+    found: set[Buffer] = set()
+    for leaf in dest.dtype.leaves():
+        if leaf.held is not None:
+            addresses = np.unique(_descriptors(dest, leaf.path)["data"])
+            found |= {b for b in buffers_at(int(n) for n in addresses if n) if b is not None}
+    found.discard(dest.buffer)
+    whole = dest.is_contiguous and dest.stop - dest.start == dest.buffer.nbytes
+    for one in [one for one in dest.buffer.held if isinstance(one, _Held)]:
+        dest.buffer.held.remove(one)
+        found |= set() if whole else one.buffers
+    dest.buffer.held.append(_Held(found))
+
+
+def common(holders: array, leaf: Any, name: str) -> Common:
+    """Return the arrays that a field of the elements of an array of structs holds; copies are not filled yet.
+
+    Raises:
+        ArrayError: An array does not exist any more, or has strides that are no multiples of its elements.
+    """
+    kind: types.ArrayType = leaf.held
+    item, ndim = item_bytes(kind.dtype), kind.ndim
+    given = _descriptors(holders, leaf.path)
+    start = given["data"].astype(np.int64)
+    shape, strides = (given[key][..., :ndim].astype(np.int64) for key in ("shape", "strides"))
+    filled = (start != 0) & (shape.prod(axis=-1) > 0)
+    extents = (shape - 1) * strides
+    low = (start + np.minimum(extents, 0).sum(axis=-1))[filled]
+    high = (start + np.maximum(extents, 0).sum(axis=-1))[filled] + item
+    graded = (given["grad"] != 0)[filled]
+    lows, highs, number = _merged(low, high)
+    buffers = buffers_at(lows.tolist())
+    for buffer, last in zip(buffers, highs.tolist(), strict=True):
+        if buffer is None or buffer.address + buffer.nbytes < last:
+            raise _lost(f"`{name}`", kind)
+    odd = (strides[filled] % item).any(axis=-1)
+    if odd.any():
+        raise ArrayError(
+            f"`{name}`: an element holds an array of {types.type_name(kind.dtype)} with the strides "
+            f"{strides[filled][odd][0].tolist()}, which are no multiples of its {item} bytes",
+            hint="assign contiguous(), a copy, to the field",
+        )
+    one = buffers[0] if len(set(buffers)) == 1 and not ((lows - lows[0]) % item).any() else None
+    gradient = bool(graded.any()) and types.is_float(kind.dtype)
+    segments: tuple[Segment, ...] = ()
+    if one is not None:
+        data = make(one, int(lows[0]), kind.dtype, (int(highs.max() - lows[0]) // item,), (item,))
+        data.requires_grad = gradient
+        first = (start[filled] - lows[0]) // item
+    else:
+        _, seen = np.unique(number, return_index=True)
+        order = np.argsort(seen)  # that of the elements: addresses differ from run to run
+        lows, highs, buffers = lows[order], highs[order], [buffers[k] for k in order]
+        number = np.argsort(order)[number]
+        sizes = (highs - lows) // item
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        data = new((int(offsets[-1]),), kind.dtype, requires_grad=gradient)
+        parts = []
+        for k, (buffer, begin, size) in enumerate(zip(buffers, lows.tolist(), sizes.tolist(), strict=True)):
+            assert buffer is not None
+            source = make(buffer, begin, kind.dtype, (size,), (item,))
+            source.requires_grad = gradient and bool(graded[number == k].any())
+            parts.append(Segment(source, data[int(offsets[k]) : int(offsets[k + 1])]))
+        segments = tuple(parts)
+        first = offsets[number] + (start[filled] - lows[number]) // item
+    entry = types.vector(1 + 2 * ndim, types.int64)
+    places = new(holders.shape, entry)
+    table = places._numpy_view()
+    table[..., 0] = np.where(start == 0, -1, 0)
+    table[..., 0][filled] = first
+    table[..., 1 : 1 + ndim] = np.where((start == 0)[..., None], 0, shape)
+    table[..., 1 + ndim :] = strides // item
+    return Common(data, places, segments, name)
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Keep what the block does off the active tape; live tapes are notified of writes all the same."""
+    tape = state.tape
+    state.tape = None
+    try:
+        yield
+    finally:
+        state.tape = tape
+
+
+def _descriptors(holders: array, path: tuple[str, ...]) -> Values:
+    found = holders._numpy_view()
+    for name in path:
+        found = found[name]
+    return found
+
+
+def _merged(low: Values, high: Values) -> tuple[Values, Values, Values]:
+    """Merge ranges that overlap.
+
+    Returns:
+        Begin and end of each merged range, and the number of that of each given one.
+    """
+    if not low.size:
+        return low, high, low
+    order = np.argsort(low, kind="stable")
+    ends = np.maximum.accumulate(high[order])
+    begins = np.concatenate([[True], low[order][1:] >= ends[:-1]])
+    number = np.empty(low.size, np.int64)
+    number[order] = np.cumsum(begins) - 1
+    last = np.concatenate([begins[1:], [True]])
+    return low[order][begins], ends[last], number
+
+
+def _lost(what: str, kind: Any) -> ArrayError:
+    return ArrayError(
+        f"{what} holds the address of an {types.type_name(kind)} that does not exist any more",
+        hint="assign the array to the field of a struct and the struct to the element, which keeps it alive",
+    )
+
+
+def overlapping(one: array, others: Iterable[array]) -> array | None:
+    """Return the first of some arrays that shares bytes with an array."""
+    return next(
+        (a for a in others if a.buffer is one.buffer and a.start < one.stop and one.start < a.stop), None
+    )
