@@ -15,9 +15,11 @@ def launch_words(launch: Launch) -> str:
 
 
 def names_in(trace: Trace) -> set[str]:
-    """Return the names of the program with which a message may begin: of arrays, launches and functions."""
+    """Return the names of the program with which a message may begin."""
     functions = (function.name for kernel in trace.kernels for function in kernel.functions)
-    return {*(info.label for info in trace.arrays), *(launch.name for launch in trace.launches), *functions}
+    arguments = (arg.name for launch in trace.launches for arg in launch.args)
+    launches = (launch.name for launch in trace.launches)
+    return {*(info.label for info in trace.arrays), *launches, *arguments, *functions}
 
 
 def capitalised(message: str, names: Collection[str]) -> str:

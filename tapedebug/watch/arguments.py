@@ -166,8 +166,8 @@ class _Signature(NamedTuple):
     has_handles: bool
 
 
-MUTABLE = (ctypes.Array, list, np.ndarray)
-"""The classes of vectors and matrices."""
+MUTABLE = (ctypes.Array, list, tuple, np.ndarray)
+"""The classes of vectors and matrices; a tuple may hold rows that the program changes."""
 
 
 class FrozenStruct:
@@ -197,8 +197,10 @@ def frozen(value: WarpObject) -> Any:
         return value
     if isinstance(value, ctypes.Array):
         return type(value).from_buffer_copy(value)
-    if isinstance(value, (list, np.ndarray)):
+    if isinstance(value, np.ndarray):
         return value.copy()
+    if isinstance(value, (list, tuple)):  # a vector, or the rows of a matrix
+        return [frozen(each) for each in value]
     return FrozenStruct(value) if look_up("warp._src.types:is_struct")(value) else value
 
 

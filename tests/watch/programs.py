@@ -97,6 +97,12 @@ def advance(old: State, then: State, dt: float):
     then.q[i] = old.q[i] + then.v[i] * dt
 
 
+@wp.kernel
+def turn(m: wp.mat22, v: wp.vec2, x: wp.array(dtype=wp.vec2), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.dot(m * x[i], v)
+
+
 def array(values, requires_grad=True, dtype=float):
     return wp.array(np.array(values, np.float32), dtype=dtype, requires_grad=requires_grad)
 

@@ -122,6 +122,37 @@ def test_a_struct_that_gets_an_array_of_no_launch_is_found_with_both_gradients()
     )
 
 
+@pytest.mark.parametrize(
+    ("m", "changed"),
+    [
+        (np.array([[1, 2], [3, 4]], np.float32), "m"),
+        ([[1.0, 2.0], [3.0, 4.0]], "m"),
+        (([1.0, 2.0], [3.0, 4.0]), "m"),
+        ([wp.vec2(1.0, 2.0), wp.vec2(3.0, 4.0)], "m"),
+        (((1.0, 2.0), (3.0, 4.0)), "v"),
+    ],
+)
+def test_a_vector_or_matrix_that_is_changed_after_its_launch_is_found(m, changed):
+    x, y, loss = programs.array([[1, 2]] * 3, dtype=wp.vec2), programs.zeros(3), programs.zeros(1)
+    v = [1.0, 1.0]
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.turn, 3, [m, v, x], [y])
+            wp.launch(programs.total, 3, [y], [loss])
+        if changed == "v":
+            v[0] = 100.0
+        else:
+            m[0][0] = 100.0
+        tape.backward(loss)
+    found = td.diagnose(session.tapes[0])
+    assert messages(found) == ("WRONG", [("error", "overwrite")])
+    assert found.findings[0].message.startswith(
+        f"{changed} of launch 0 (turn) was changed between the launch and the reverse pass. Warp's tape "
+        "keeps the object, and finds in it what it holds by then: its gradient of x is off by "
+    )
+    assert found.findings[0].fix == f"make a new object for each launch instead of changing {changed}"
+
+
 def test_the_replay_with_values_of_their_time_is_right_where_warp_is_not():
     tape, (_, _, k, _) = watched(programs.springs)
     consumed = k.grad.numpy()

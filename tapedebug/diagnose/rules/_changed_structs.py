@@ -1,4 +1,4 @@
-"""Find structs that a program changed after a launch: Warp's reverse pass reads the changed fields."""
+"""Find structs, vectors and matrices that changed after a launch: Warp's reverse pass reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tapedebug.trace import Finding, Launch, Trace
 
 
 def find_changed_structs(case: RuleContext, rule: str) -> list[Finding]:
-    """Return a finding for each line whose launches have structs that changed before the reverse pass."""
+    """Return a finding for each line whose launches have arguments that changed before the reverse pass."""
     trace, experiment = case.trace, case.experiment
     changed = experiment.changed_structs()
     places: dict[str, list[Launch]] = {}
@@ -28,7 +28,10 @@ def find_changed_structs(case: RuleContext, rule: str) -> list[Finding]:
         wrong = experiment.gradients_with_structs([launch.index for launch in group])
         if wrong is None:
             where = words.place(group[0].call_site)
-            case.skipped(f"what the structs of {where} have become in Warp is not on this tape: not measured")
+            case.skipped(
+                f"the structs of {where} hold, since they were changed, arrays that are not on this tape: "
+                "the effect on the gradient was not measured"
+            )
             continue
         errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
         if max(errors.values(), default=0.0) > GRADIENT_CHANGED:
@@ -51,11 +54,12 @@ def _finding(
     ids = [arg.array for arg in launch.args if arg.name in params]
     labels = [trace.arrays[number].label for number in ids if number is not None]
     kept = " Here a launch keeps what its structs held, so the gradient is right."
+    holder, changed = ("struct", "assigned anew") if "." in params[0] else ("object", "changed")
     message = (
-        f"{words.listed(params)} of {words.launch_words(launch)} was assigned anew between the launch and "
-        f"the reverse pass.{'' if trace.tape.engine else kept} Warp's tape "
-        f"keeps the struct, and finds in it what it holds by then: its gradient of {off_by(errors, 'is ')}"
-        f"{worst_element(gradients, errors)}."
+        f"{words.listed(params)} of {words.launch_words(launch)} {'was' if len(params) == 1 else 'were'} "
+        f"{changed} between the launch and the reverse pass.{'' if trace.tape.engine else kept} Warp's tape "
+        f"keeps the {holder}, and finds in it what it holds by then: its gradient of "
+        f"{off_by(errors, 'is ')}{worst_element(gradients, errors)}."
     )
     if len(group) > 1:
         message += f" {len(group) - 1} more like it (×{len(group)})."
@@ -75,5 +79,8 @@ def _finding(
             "gradients": gradients,
             "relative_error": errors,
         },
-        fix=f"make a new struct for each launch instead of assigning to {words.listed(params)}",
+        fix=(
+            f"make a new {holder} for each launch instead of "
+            f"{'assigning to' if holder == 'struct' else 'changing'} {words.listed(params)}"
+        ),
     )
