@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tapedebug._files import file_line, file_lines
@@ -38,10 +40,28 @@ def _calls(file: str, first_line: str) -> dict[tuple[int, int, int], ast.Call]:
     }
 
 
+def arguments(call: ast.Call, parameters: Sequence[str]) -> dict[str, ast.expr]:
+    """Return the expressions that a call passes by keyword, or by position before the first star.
+
+    Args:
+        call: The call.
+        parameters: The names of the parameters that may be passed by position.
+    """
+    before_star = itertools.takewhile(lambda each: not isinstance(each, ast.Starred), call.args)
+    found = dict(zip(parameters, before_star, strict=False))
+    return found | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+
+
+def has_star(call: ast.Call) -> bool:
+    """True if a call passes arguments that its source does not list."""
+    return any(isinstance(each, ast.Starred) for each in call.args) or any(
+        keyword.arg is None for keyword in call.keywords
+    )
+
+
 def argument(call: ast.Call, name: str) -> ast.expr | None:
     """Return the expression of a parameter of `launch`, given by keyword or by position."""
-    by_place = dict(zip(POSITIONS, call.args, strict=False))
-    return next((keyword.value for keyword in call.keywords if keyword.arg == name), by_place.get(name))
+    return arguments(call, POSITIONS).get(name)
 
 
 def argument_span(site: Span, name: str) -> Span:
@@ -64,7 +84,7 @@ def element_span(site: Span, number: int) -> Span:
     for name in ("inputs", "outputs") if call is not None else ():
         assert call is not None
         given = argument(call, name)
-        if given is None:
+        if given is None and not has_star(call):
             continue
         if not isinstance(given, ast.List | ast.Tuple):
             return site

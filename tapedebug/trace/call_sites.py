@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 
-from tapedebug._calls import argument, calls_in
+from tapedebug._calls import argument, arguments, calls_in, has_star
 from tapedebug.contract import Place
 
 LONGEST = 40
@@ -69,10 +69,10 @@ def _listed(call: ast.Call, name: str) -> list[str | None] | None:
 
 
 def _arguments(call: ast.Call, name: str) -> list[ast.expr] | None:
-    """Return the elements of one list of a launch, up to the first with a star; None if it is not a list."""
+    """Return the elements of one list of a launch, up to the first with a star; None if they are elsewhere."""
     given = argument(call, name)
     if given is None:
-        return []
+        return None if has_star(call) else []
     if not isinstance(given, (ast.List, ast.Tuple)):
         return None
     return list(itertools.takewhile(lambda element: not isinstance(element, ast.Starred), given.elts))
@@ -85,8 +85,7 @@ def _count(call: ast.Call, name: str) -> int:
 
 def _python(call: ast.Call) -> list[str | None]:
     """Return each array of `launch_python(forward, backward, reads, writes)` once, in parameter order."""
-    places = dict(zip(("forward", "backward", "reads", "writes"), call.args, strict=False))
-    places |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    places = arguments(call, ("forward", "backward", "reads", "writes"))
     texts: list[str | None] = []
     for name in ("reads", "writes"):
         given = places.get(name)
@@ -101,12 +100,13 @@ def _python(call: ast.Call) -> list[str | None]:
 def _copy(call: ast.Call) -> list[str | None]:
     """Return destination and source of `copy(dest, src)`, `dest.assign(src)` or `clone(src)`."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    first: str | None = _text(call.args[0]) if call.args else None
+    given = arguments(call, ("dest", "src") if name == "copy" else ("src",))
+    dest, src = (None if (each := given.get(key)) is None else _text(each) for key in ("dest", "src"))
     if name == "clone":
-        return [None, first]
+        return [None, src]
     if name == "assign" and isinstance(call.func, ast.Attribute):
-        return [_text(call.func.value), first]
-    return [first, _text(call.args[1])] if name == "copy" and len(call.args) > 1 else []
+        return [_text(call.func.value), src]
+    return [dest, src] if name == "copy" else []
 
 
 def _text(expression: ast.expr) -> str | None:

@@ -320,7 +320,8 @@ def test_messages_show_the_argument_and_its_declaration():
     declaration = f"{kernels.__file__}:9"
     declares = f"  = note: square declares it at {declaration}: y: wp.array(dtype=float)"
     defined = f"  = note: square is defined at {declaration}"
-    variable = [X, 1.0]
+    of_x = f"  = note: square declares it at {declaration}: x: wp.array(dtype=float)"
+    head, variable = (square, 3), [X, 1.0]
     m = (1.0,)
     # the formatter would break the lines that test a place in them
     # fmt: off
@@ -330,6 +331,7 @@ def test_messages_show_the_argument_and_its_declaration():
         (lambda: wp.launch(square, 3, outputs=[X, 1.0], inputs=()), ("1.0", "<lambda>", declares)),
         (over_lines, ("wrong", "over_lines", declares)),
         (lambda: wp.launch(square, 3, [X, *m]), ("wp.launch(square, 3, [X, *m])", "<lambda>", declares)),
+        (lambda: wp.launch(*head, [1.0], [Y]), ("wp.launch(*head, [1.0], [Y])", "<lambda>", of_x)),
         (lambda: wp.launch(square, 3, variable), ("wp.launch(square, 3, variable)", "<lambda>", declares)),
         (lambda: wp.launch(square, 3, inputs=[X]), ("wp.launch(square, 3, inputs=[X])", "<lambda>", defined)),
         (lambda: wp.launch(square, 3, inputs=X), ("X", "<lambda>", defined)),

@@ -133,12 +133,22 @@ def test_the_source_of_a_launch_names_its_arguments(tmp_path: Any) -> None:
 def test_what_the_source_does_not_say_is_left_open(tmp_path: Any) -> None:
     assert texts("wp.launch(k, 3, inputs=arguments, outputs=[y])\n", "kernel", tmp_path, "launch") == []
     assert texts("wp.launch(k, 3, inputs=[x, *rest, z])\n", "kernel", tmp_path, "launch") == ["x"]
+    for call in (
+        "launch(*head, [x], [y])",
+        "launch(k, 3, **rest, outputs=[y])",
+        "launch(k, *rest, outputs=[y])",
+    ):
+        assert texts(f"wp.{call}\n", "kernel", tmp_path, "launch") == [], call
+    call = "wp.launch_python(*both, [x], [y])\n"
+    assert texts(call, "python", tmp_path, "launch_python") == []
     nowhere = Span("no/such/file.py", 3, 0, 3, 10, "f", "")
     assert argument_texts("kernel", nowhere) == []
 
 
 def test_copies_name_both_sides(tmp_path: Any) -> None:
     assert texts("wp.copy(b, a)\n", "copy", tmp_path, "copy") == ["b", "a"]
+    assert texts("wp.copy(src=a, dest=b)\n", "copy", tmp_path, "copy") == ["b", "a"]
+    assert texts("wp.copy(*b_and_a, 0, 0, 3)\n", "copy", tmp_path, "copy") == [None, None]
     assert texts("b.assign(a)\n", "copy", tmp_path, "assign") == ["b", "a"]
     assert texts("c = wp.clone(net.x, requires_grad=True)\n", "copy", tmp_path, "clone") == [None, "net.x"]
 
