@@ -69,7 +69,7 @@ def _listed(call: ast.Call, name: str) -> list[str | None] | None:
 
 
 def _arguments(call: ast.Call, name: str) -> list[ast.expr] | None:
-    """Return the elements of one list of a launch, up to the first with a star; None if they are elsewhere."""
+    """Return the elements of one list of a launch, up to the first with a star; None if they are not here."""
     given = argument(call, name)
     if given is None:
         return None if has_star(call) else []
