@@ -199,3 +199,23 @@ def test_copysign_of_zeros():
 def test_rotations_about_axes_by_number():
     rpy = wp.quat_rpy(0.1, 0.2, 0.3)
     np.testing.assert_allclose(wp.quat_from_euler(wp.vec3(0.1, 0.2, 0.3), 0, 1, 2), rpy, rtol=1e-6)
+
+
+def test_constructors_of_types_take_the_sizes_that_the_type_has() -> None:
+    mat32d = wp.types.matrix((3, 2), wp.float64)
+
+    @wp.kernel
+    def same(o: wp.array(dtype=wp.float64)):
+        a = mat32d(wp.float64(2.0), shape=(3, 2), dtype=wp.float64)
+        b = wp.vec3d(a[0, 1], a[1, 1], a[2, 1], length=3)
+        o[0] = b[0] + b[1] + mat32d(a, shape=(3, 2))[2, 1]
+
+    @wp.kernel
+    def other(o: wp.array(dtype=wp.float64)):
+        o[0] = mat32d(wp.float64(2.0), shape=(2, 3))[0, 0]
+
+    o = wp.zeros(1, dtype=wp.float64)
+    wp.launch(same, 1, outputs=[o])
+    assert o.numpy().tolist() == [6.0]
+    with pytest.raises(wp.KernelTypeError, match=r"the shape of mat32d is \(3, 2\), not \(2, 3\)"):
+        wp.launch(other, 1, outputs=[o])

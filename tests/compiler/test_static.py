@@ -336,3 +336,16 @@ def test_an_array_outside_the_kernel_is_refused_at_constant_indices_too():
     assert str(caught.value).endswith(
         "  = hint: add a parameter `OUTSIDE: array(dtype=float32)`, and pass OUTSIDE in inputs"
     )
+
+
+def test_static_numbers_are_literals_of_the_type_they_are_converted_to():
+    @wp.kernel
+    def large(y: wp.array(dtype=wp.int64)):
+        y[0] = wp.int64(wp.static(2**40))
+        y[1] = wp.int64(-wp.static(2**31))
+        for _ in range(wp.static(3 > 2)):
+            y[2] += wp.int64(1)
+
+    y = wp.zeros(3, dtype=wp.int64)
+    wp.launch(large, 1, outputs=[y])
+    assert y.numpy().tolist() == [2**40, -(2**31), 1]

@@ -253,3 +253,20 @@ def test_gradients_pass_through_copies_of_indexed_arrays() -> None:
     tape.backward(grads={y: wp.array([1.0, 10.0, 100.0, 1000.0], dtype=float)})
     assert y.numpy().tolist() == [0.0, 1.0, 0.0, 3.0]
     assert x.grad.numpy().tolist() == [10.0, 0.0, 1000.0, 0.0]
+
+
+def test_map_and_operators_take_indexed_arrays_as_inputs_and_results() -> None:
+    x = wp.array([1.0, 2.0, 3.0, 4.0], dtype=float, requires_grad=True)
+    chosen = x[rows(3, 1)]
+    with wp.Tape() as tape:
+        squares = wp.map(lambda a: a * a, chosen)
+        wp.map(lambda a: a * 10.0, chosen, out=chosen)
+        scaled = 2.0 * chosen
+        chosen += 1.0
+        total = scaled + squares - chosen
+    assert isinstance(chosen, wp.indexedarray) and isinstance(scaled, wp.array)
+    assert x.numpy().tolist() == [1.0, 21.0, 3.0, 41.0]
+    tape.backward(grads={total: wp.ones(2)})
+    assert x.grad.numpy().tolist() == [0.0, 20.0 + 4.0 - 10.0, 0.0, 20.0 + 8.0 - 10.0]
+    with pytest.raises(wp.ArrayError, match=r"map: out must be an array\(shape=\(2,\), dtype=float32\)"):
+        wp.map(lambda a: a * a, chosen, out=x[rows(1, 2, 3)])

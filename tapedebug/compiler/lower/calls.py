@@ -93,8 +93,8 @@ def _lower(ctx: Context, node: ast.Call, used: bool) -> Item:
         return random.curlnoise(ctx, node)
     if isinstance(target, Builtin):
         return _builtin(ctx, keywords.in_order(ctx, node, target.name), target.name, used)
-    if isinstance(target, type) and [keyword.arg for keyword in node.keywords] == ["dtype"]:
-        node = generic.without_dtype(ctx, node, target)
+    if isinstance(target, type) and node.keywords:
+        node = generic.without_keywords(ctx, node, target)
     if node.keywords:
         called = ast.unparse(node.func)
         if any(keyword.arg == "ptr" for keyword in node.keywords):

@@ -135,6 +135,9 @@ def literal(ctx: Context, node: ast.expr) -> int | float | None:
                 return None
             item = lower(ctx, node)
             number = item.value if isinstance(item, Static) else None
+        case ast.Call() if statics.is_static(ctx, node.func):
+            item = statics.evaluate(ctx, node)
+            number = item.value if isinstance(item, Static) else None
         case _:
             return None
     if isinstance(number, int | float) and not isinstance(number, bool | np.generic):

@@ -86,20 +86,35 @@ def _scalar_type(
     return t.int32 if integers and whole else t.float32
 
 
-def without_dtype(ctx: Context, node: ast.Call, target: type) -> ast.Call:
-    """Return a call such as `vec3i(0, 0, 0, dtype=int)` without the type, which must be that of `target`."""
+def without_keywords(ctx: Context, node: ast.Call, target: type) -> ast.Call:
+    """Return a call such as `vec3i(0, 0, 0, dtype=int)` or `mat22(m, shape=(2, 2))` without keywords.
+
+    They must be those of `target`; another call is returned as it is.
+    """
     try:
-        kind, given = t.canonical(target), t.canonical(_constant(ctx, node.keywords[0].value))
+        kind: Any = t.canonical(target)
+        if not t.is_compound(kind):
+            return node
+        own = {"dtype": t.scalar_of(kind), "shape": kind.shape, "length": kind.length}
+        given = {str(keyword.arg): _constant(ctx, keyword.value) for keyword in node.keywords}
+        if not given.keys() <= own.keys():
+            return node
+        if "dtype" in given:
+            given["dtype"] = t.canonical(given["dtype"])
     except TypeError:
         return node
-    if not t.is_compound(kind):
-        return node
-    if given is not t.scalar_of(kind):
-        ctx.type_error(
-            node,
-            f"{t.type_name(kind)} holds {t.type_name(t.scalar_of(kind))}, not {t.type_name(given)}",
-            "leave dtype out, or name another type",
-        )
+    if "shape" in given:
+        given["shape"] = given["shape"] if isinstance(given["shape"], tuple) else (given["shape"],)
+    for name, value in given.items():
+        if value != own[name]:
+            shown = [t.type_name(v) if name == "dtype" else str(v) for v in (own[name], value)]
+            ctx.type_error(
+                node,
+                f"{t.type_name(kind)} holds {shown[0]}, not {shown[1]}"
+                if name == "dtype"
+                else f"the {name} of {t.type_name(kind)} is {shown[0]}, not {shown[1]}",
+                f"leave {name} out, or name another type",
+            )
     return ast.copy_location(ast.Call(node.func, node.args, []), node)
 
 

@@ -91,6 +91,8 @@ def _range(ctx: Context, call: ast.expr) -> tuple[Value, Value, Value]:
     bounds = []
     for argument in call.args:
         q = expressions.value(ctx, argument, "an integer")
+        if q.type is t.bool and constant_of(q.scalar.value) is not None:  # a Python bool, as in Python
+            q = expressions.wrap(ctx, ctx.builder.constant(int(constant_of(q.scalar.value)), t.int32))
         if q.type not in t.INTEGERS:
             ctx.type_error(
                 argument, f"range takes integers; got {t.type_name(q.type)}", "convert it with int(…)"

@@ -205,11 +205,12 @@ _KINDS: dict[type, str] = {list: "a Python list", tuple: "a Python tuple", dict:
 def needed(ctx: Context, loop: ast.For) -> bool:
     """True if a loop contains a `static(…)`, which may need its variable."""
     return any(
-        isinstance(node, ast.Call) and _is_static(ctx, node.func) for s in loop.body for node in ast.walk(s)
+        isinstance(node, ast.Call) and is_static(ctx, node.func) for s in loop.body for node in ast.walk(s)
     )
 
 
-def _is_static(ctx: Context, node: ast.expr) -> bool:
+def is_static(ctx: Context, node: ast.expr) -> bool:
+    """True if the callee of a call is `static`."""
     path: list[str] = []
     while isinstance(node, ast.Attribute):
         path.append(node.attr)

@@ -49,8 +49,8 @@ def map(
         func: A function decorated with `@func`, one of the kernel language (`wp.sin`), a type, or a plain
             Python function or lambda, which is compiled as one of the kernel language.
         inputs: Its arguments, at least one of them an array.
-        out: An array for the result (or a list, for several results); by default new arrays, which require a
-            gradient if one of the inputs does.
+        out: An array or indexed array for the result (or a list, for several results); by default new arrays,
+            which require a gradient if one of the inputs does.
         return_kernel: Launch nothing, and return the kernel; its parameters are the inputs, then the outputs.
         block_dim: Accepted and ignored on the CPU.
         device: Only `"cpu"` exists.
@@ -110,13 +110,23 @@ def apply(
             hint="write it as a new array",
         )
     given = list(out) if isinstance(out, list | tuple) else [] if out is None else [out]
-    written = args[:1] if in_place else [a for a in given if isinstance(a, array)]
+    written = [
+        a.data if isinstance(a, indexedarray) else a
+        for a in (args[:1] if in_place else given)
+        if isinstance(a, array) or (in_place and isinstance(a, indexedarray))
+    ]
     args = [_input_before_writes(a, written, i == 0 and in_place) for i, a in enumerate(args)]
     made = _kernel(name, function, template, args, declared, shape, in_place)
     if return_kernel:
         return made.kernel
     outputs = [] if in_place else _outputs(made.results, shape, given, arrays)
-    launch(made.kernel, shape, inputs=args, outputs=outputs)
+    if any(isinstance(a, indexedarray) for a in outputs):
+        plain = _outputs(made.results, shape, [], arrays)
+        launch(made.kernel, shape, inputs=args, outputs=plain)
+        for into, of in zip(outputs, plain, strict=True):
+            into.assign(of)
+    else:
+        launch(made.kernel, shape, inputs=args, outputs=outputs)
     if in_place:
         return args[0]
     return outputs[0] if len(outputs) == 1 else outputs
@@ -232,7 +242,7 @@ def _value_type(value: Any, declared: Any, scalars: set[Any], operator: bool) ->
     return types.canonical(type(value))
 
 
-def _outputs(results: Sequence[Any], shape: Shape, given: list[Any], inputs: Sequence[Arrays]) -> list[array]:
+def _outputs(results: Sequence[Any], shape: Shape, given: list[Any], inputs: Sequence[Arrays]) -> list[Any]:
     """Return the arrays for the results: new ones, or the given ones, which must fit."""
     if not given:
         requires = any(a.requires_grad for a in inputs)
@@ -246,7 +256,7 @@ def _outputs(results: Sequence[Any], shape: Shape, given: list[Any], inputs: Seq
             hint="pass one array for each result",
         )
     for a, kind in zip(given, results, strict=True):
-        if not isinstance(a, array) or (a.shape, a.dtype) != (shape, kind):
+        if not isinstance(a, array | indexedarray) or (a.shape, a.dtype) != (shape, kind):
             raise ArrayError(
                 f"map: out must be an array(shape={shape}, dtype={types.type_name(kind)}); got {a!r}",
                 hint="leave out away, or pass such an array",

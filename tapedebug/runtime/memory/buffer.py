@@ -323,7 +323,10 @@ def buffers_at(addresses: Iterable[int]) -> list[Buffer | None]:
     begins = [buffer.address for buffer in known]
     found: list[Buffer | None] = []
     for address in addresses:
-        inside = (b for b in known[: bisect_right(begins, address)][::-1] if address < b.address + b.nbytes)
+        place = bisect_right(begins, address)
+        inside = (
+            b for b in map(known.__getitem__, range(place - 1, -1, -1)) if address < b.address + b.nbytes
+        )
         found.append(next(inside, None))
     return found
 

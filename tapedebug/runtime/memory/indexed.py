@@ -13,9 +13,10 @@ from tapedebug.lang import types
 from tapedebug.runtime.device import Device, get_device
 from tapedebug.runtime.memory.array import Shape, Values, array, new
 from tapedebug.runtime.memory.derivable import Derivable
+from tapedebug.runtime.memory.operators import Arithmetic
 
 
-class indexedarray(Derivable, by_program=False):
+class indexedarray(Arithmetic, Derivable, by_program=False):
     """A selection of elements of an array, in the array's own memory: reads and writes access `data`.
 
     `indexedarray(dtype=float, ndim=2)` without data is an annotation of a kernel parameter, and so are

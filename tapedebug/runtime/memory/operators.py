@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tapedebug.lang import types
 
-if TYPE_CHECKING:
-    from tapedebug.runtime.memory.array import array
-
 
 def _fits(value: Any) -> bool:
-    from tapedebug.runtime.memory.array import array
-
-    return isinstance(value, array | np.ndarray | int | float | np.generic | types.Compound)
+    return isinstance(value, Arithmetic | np.ndarray | int | float | np.generic | types.Compound)
 
 
 def _binary(name: str, sign: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     template = f"{{0}} {sign} {{1}}"
 
-    def operation(self: array, other: Any) -> Any:
+    def operation(self: Any, other: Any) -> Any:
         if not _fits(other):
             return NotImplemented
         from tapedebug.runtime.launch.map import apply
@@ -37,7 +32,7 @@ def _binary(name: str, sign: str, reflected: bool = False) -> Callable[[Any, Any
 def _augmented(name: str, sign: str) -> Callable[[Any, Any], Any]:
     template = f"{{0}} {sign} {{1}}"
 
-    def operation(self: array, other: Any) -> Any:
+    def operation(self: Any, other: Any) -> Any:
         if not _fits(other):
             return NotImplemented
         from tapedebug.runtime.launch.map import apply
@@ -50,7 +45,10 @@ def _augmented(name: str, sign: str) -> Callable[[Any, Any], Any]:
 
 
 class Arithmetic:
-    """The arithmetic operators of arrays. Comparison is by identity, so that arrays can be keys."""
+    """The arithmetic operators of arrays and indexed arrays.
+
+    Comparison is by identity, so that arrays can be keys.
+    """
 
     __slots__ = ()
 
