@@ -268,5 +268,10 @@ def test_map_and_operators_take_indexed_arrays_as_inputs_and_results() -> None:
     assert x.numpy().tolist() == [1.0, 21.0, 3.0, 41.0]
     tape.backward(grads={total: wp.ones(2)})
     assert x.grad.numpy().tolist() == [0.0, 20.0 + 4.0 - 10.0, 0.0, 20.0 + 8.0 - 10.0]
+    with wp.Tape() as tape:
+        x[rows(0)] += 2.0
+    assert [record.name for record in tape.records] == ["map_add"]
+    x[rows(1, 2)] = x[rows(0, 0)]
+    assert x.numpy().tolist() == [3.0, 3.0, 3.0, 41.0]
     with pytest.raises(wp.ArrayError, match=r"map: out must be an array\(shape=\(2,\), dtype=float32\)"):
         wp.map(lambda a: a * a, chosen, out=x[rows(1, 2, 3)])

@@ -74,11 +74,27 @@ def _indexed(a: array, key: Any) -> Any:
 
 
 def _set(target: Any, value: Any) -> None:
+    if hasattr(value, "tables"):  # an indexed array
+        if not _is_same_selection(target, value):  # which `a[rows] += …` has written already
+            target.assign(value)
+        return
     sequence = isinstance(value, list | tuple) and not _is_element(value, target.dtype)
     if sequence or isinstance(value, array | np.ndarray):
         target.assign(value)
     else:
         target.fill_(value)
+
+
+def _is_same_selection(one: Any, two: Any) -> bool:
+    """True if two arrays are indexed arrays of the same elements, by the same arrays of indices."""
+    if not hasattr(one, "tables"):
+        return False
+    memory = (one.data.ptr, one.data.shape, one.data.strides) == (
+        two.data.ptr,
+        two.data.shape,
+        two.data.strides,
+    )
+    return memory and all(a is b for a, b in zip(one.indices, two.indices, strict=True))
 
 
 def reshaped(a: array, shape: Any) -> array:
