@@ -16,6 +16,9 @@ class Float64(Protocol):
     def obstacle(self) -> str:
         """Return why a float64 replay is not possible or not entirely float64; empty if it is."""
 
+    def narrow(self) -> Collection[int]:
+        """Return the indices of the operations that compute in float32 in a float64 replay."""
+
 
 class Tangents(Protocol):
     """Forward-mode derivatives: replays have `push` and `tangent`, see `TangentReplay`."""

@@ -573,16 +573,20 @@ class OperationTape:
 
     def float64_obstacle(self) -> str:
         """Return why a float64 replay is not possible, or not entirely in float64; empty if it is."""
-        narrow = [
-            o
-            for o in self.operations
-            if o.capability(RunsInFloat64) is None and o.capability(Irreplayable) is None
-        ]
+        narrow = self.narrow_operations()
         if narrow:
             first, others = narrow[0], len(narrow) - 1
             more = f", as do {others} more" if others else ""
             return f"operation {first.index} ({first.name}) computes in float32{more}"
         return self._mixed_memory()
+
+    def narrow_operations(self) -> list[ExecutableOperation]:
+        """Return the operations that compute in float32 in a float64 replay."""
+        return [
+            o
+            for o in self.operations
+            if o.capability(RunsInFloat64) is None and o.capability(Irreplayable) is None
+        ]
 
     def _mixed_memory(self) -> str:
         """Return why memory cannot hold shorter floats as float64; empty if it can."""
@@ -603,6 +607,10 @@ class _InFloat64:
     def obstacle(self) -> str:
         """Return why a float64 replay is not possible, or not entirely in float64; empty if it is."""
         return self.tape.float64_obstacle()
+
+    def narrow(self) -> list[int]:
+        """Return the indices of the operations that compute in float32 in a float64 replay."""
+        return [operation.index for operation in self.tape.narrow_operations()]
 
 
 @dataclass(frozen=True, slots=True)

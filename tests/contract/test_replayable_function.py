@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import tapedebug as td
 from tapedebug._source import site_span
-from tapedebug.autograd import gradcheck_tape
+from tapedebug.autograd import end_to_end, gradcheck_tape
 from tapedebug.autograd.subjects.whole_tape import whole_tape
 from tapedebug.autograd.tapes import resolution
 from tapedebug.autograd.thresholds import ASIDE_AGREES
@@ -153,6 +154,57 @@ def test_beside_a_stationary_point_its_adjoint_is_compared_with_larger_steps(bac
         level, found = resolution._aside(program, port)
         assert found == is_wrong
         assert (level > ASIDE_AGREES) == is_wrong
+
+
+def beside_float32(backward):
+    """Return a tape z = x · sum(y), y = f(v, w) with f in float32 and with `backward`; x reaches z alone."""
+    v, w, x, y, z = floats(1, 2, 3), floats(0.5, 1), floats(3, 2, 1), floats(0, 0, 0), floats(0, 0, 0)
+    tape = OperationTape(Engine("a test", "1", "cpu"))
+    place = site_span((beside_float32.__code__, 0))
+    tape.begin()
+    for forward, reverse, a, b, result in [
+        (refuses_float64, right, v, w, y),
+        (scaled, backward, x, y, z),
+    ]:
+
+        def write(forward=forward, a=a, b=b, result=result):
+            result.values[...] = forward(a.values, b.values)[0]
+
+        function = ReplayableFunction(
+            forward.__name__, forward, reverse, [a, b], [result], ["x", "w", "y"], write, lambda: None, forward
+        )
+        tape.record(FunctionOperation(function, [a, b], [result], place), function.run)
+    tape.end()
+    return tape, {"v": v, "w": w, "x": x, "y": y}, z
+
+
+def test_differences_along_inputs_that_reach_no_operation_in_float32_are_those_of_float64():
+    tape, arrays, z = beside_float32(scaled_backward)
+    program = whole_tape(tape, {z: np.ones(3, np.float32)}, list(arrays.values()), None)
+    assert program.is_narrow
+    ports = dict(zip(["v", "w", "x"], program.inputs, strict=True))  # y is computed
+    assert {name for name, port in ports.items() if program.rounds([port])} == {"v", "w"}
+    found = end_to_end(tape, {z: np.ones(3, np.float32)}, labels={a: name for name, a in arrays.items()})
+    assert found.verdict == "AGREE"
+    bars = {check.name: max(probe.bar / probe.size for probe in check.probes) for check in found.inputs}
+    assert bars["x"] < 1e-9 < min(bars["v"], bars["w"])  # x is not differentiated by fits to float32 values
+
+
+def test_an_error_that_only_float64_resolves_is_found_beside_an_operation_in_float32():
+    def off(values, adjoints):
+        return [(1 + 3e-4) * adjoint for adjoint in scaled_backward(values, adjoints)]
+
+    tape, _, z = beside_float32(off)
+    found = end_to_end(tape, {z: np.ones(3, np.float32)}, rtol=1e-4)
+    assert {check.verdict for check in found.inputs if check.array.values[0] == 3} == {"WRONG"}
+
+
+def test_if_a_float64_run_gives_another_loss_each_time_all_differences_count_as_rounded(monkeypatch):
+    tape, _, z = beside_float32(scaled_backward)
+    program = whole_tape(tape, {z: np.ones(3, np.float32)}, None, None)
+    objective, count = program._objective, itertools.count()
+    monkeypatch.setattr(program, "_objective", lambda outputs: objective(outputs) + 1e-9 * next(count))
+    assert all(program.rounds([port]) for port in program.inputs)
 
 
 @pytest.mark.parametrize(("backward", "verdict"), [(right, "AGREE"), (wrong, "WRONG")])

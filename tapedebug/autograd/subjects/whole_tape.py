@@ -18,6 +18,7 @@ from tapedebug.autograd.subjects.engine_kernels import kernel_of
 from tapedebug.autograd.subjects.numerical import differences_on
 from tapedebug.autograd.subjects.pairs import obstacle, port
 from tapedebug.autograd.subjects.program import Port
+from tapedebug.autograd.subjects.rounded_inputs import rounded_inputs
 from tapedebug.autograd.subjects.shadow_program import ShadowProgram, round_results, tape_replay
 from tapedebug.autograd.subjects.struct_fields import arrays_in
 from tapedebug.compiler.function import DIFFERING
@@ -78,6 +79,8 @@ class WholeTape(ShadowProgram):
         self.has_tangents = tape.capability(Tangents) is not None
         wide = tape.capability(Float64)
         self.is_narrow = wide is not None and bool(wide.obstacle())
+        self._narrow = wide.narrow() if self.is_narrow and wide is not None else ()
+        self._plain_losses: list[float] = []  # of float64 runs with no input replaced
         self.launches = len(tape.operations)
         self.notes: list[str] = []
         self.notes += uncovered(tape)
@@ -108,6 +111,25 @@ class WholeTape(ShadowProgram):
         found: list[float] = []
         self.base_seconds = timed(lambda: found.append(self.loss()))
         return found[0]
+
+    def rounds(self, ports: Iterable[Port]) -> bool:
+        """True if differences of the loss along these inputs are rounded to float32 on their way."""
+        return not self._rounded_inputs.isdisjoint(ports)
+
+    @functools.cached_property
+    def _rounded_inputs(self) -> frozenset[Port]:
+        """The inputs whose values reach operations in float32.
+
+        These are all inputs if the same run gives another loss in float64: atomics of a GPU.
+        """
+        if not self.is_narrow:
+            return frozenset()
+        while len(self._plain_losses) < 2:
+            self.loss()
+        if not self._narrow or len(set(self._plain_losses)) > 1:
+            return frozenset(self.inputs)
+        arrays = [port.array for port in self.inputs]
+        return frozenset(self.inputs[n] for n in rounded_inputs(self.tape.operations, self._narrow, arrays))
 
     @functools.cached_property
     def along(self) -> dict[Port, Floats]:
@@ -175,7 +197,10 @@ class WholeTape(ShadowProgram):
 
     def loss(self, changes: Mapping[Port, Floats] | None = None, *, single: bool = False) -> float:
         """The objective, with some inputs replaced."""
-        return self._objective(self.evaluate(changes or {}, single=single))
+        found = self._objective(self.evaluate(changes or {}, single=single))
+        if not changes and not single:
+            self._plain_losses.append(found)
+        return found
 
     def loss_before_reverse(self) -> float:
         """The objective of another run in float32, from whose end the consumed gradient is computed next."""

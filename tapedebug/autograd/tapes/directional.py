@@ -233,8 +233,8 @@ def measured(
         directions: The displacement by a step of 1.
         probe: The gradients along them, and their size.
         rtol: The relative error to resolve.
-        noise: The change of the gradient along them by one float32 rounding of the inputs; not used if
-            parts of the tape compute in float32.
+        noise: The change of the gradient along them by one float32 rounding of the inputs; 0 if it is to be
+            measured only where the two disagree. Not used if the loss along them is rounded to float32.
         checkpoint: Called before each evaluation.
 
     Returns:
@@ -249,7 +249,7 @@ def measured(
         return np.array([program.loss(moved)])
 
     size = probe.size
-    if program.is_narrow:
+    if program.rounds(directions):
         return _fitted(displaced, float(start[0]), probe, rtol)
     # Steps whose predicted change exceeds the loss leave the linear range.
     eps = min(EPS, max(1e-9, 0.1 * abs(float(start[0])) / size)) if size else EPS

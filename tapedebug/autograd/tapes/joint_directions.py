@@ -69,7 +69,7 @@ class JointDirections:
         try:
             for port in inputs[:sample]:
                 self._probe_alone(port)
-            for band in _bands(inputs[sample:], self.moves):
+            for band in self._grouped(inputs[sample:]):
                 self._group(band)
             for port in self._wrong():
                 self._probe_alone(port)
@@ -86,6 +86,15 @@ class JointDirections:
             + (f"; there was no time to tell the other {self.left} apart" if self.left else "")
         )
         return self.probes
+
+    def _grouped(self, inputs: Sequence[Port]) -> list[list[Port]]:
+        """Return groups of inputs; those along which the loss is rounded to float32 last, as they take longest."""
+        rounded = {port: self.program.rounds([port]) for port in inputs}
+        return [
+            band
+            for late in (False, True)
+            for band in _bands([port for port in inputs if rounded[port] is late], self.moves)
+        ]
 
     def _wrong(self) -> list[Port]:
         """Return the inputs displaced together whose consumed gradients are furthest off."""
@@ -132,7 +141,7 @@ class JointDirections:
         if confirmed:
             self.probes |= doubts
         elif _time_limit.now() > self.effort.alone.until and (
-            self.program.is_narrow
+            self.program.rounds(group)
             or any(probe.verdict in ("WRONG", "KINK") for probes in self.probes.values() for probe in probes)
         ):
             self.left += len(group)

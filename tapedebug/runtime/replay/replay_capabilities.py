@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from tapedebug import contract
@@ -31,14 +31,23 @@ class Float64Replays:
 
     def obstacle(self) -> str:
         """Return why a float64 replay is not possible or not entirely float64; empty if it is."""
-        for record in self.tape.records:
-            if record.kind == "python" and (why := operation_of(record).measured()):
-                return f"record {record.index} ({record.name}) computes in float32: {why}"
+        for record in self._narrow():
+            why = operation_of(record).measured()
+            return f"record {record.index} ({record.name}) computes in float32: {why}"
         try:
             check_float64(self.tape.tracker)
         except TapeError as error:
             return error.message
         return ""
+
+    def narrow(self) -> list[int]:
+        """Return the indices of the records that compute in float32 in a float64 replay."""
+        return [record.index for record in self._narrow()]
+
+    def _narrow(self) -> Iterator[Record]:
+        for record in self.tape.records:
+            if record.kind == "python" and operation_of(record).measured():
+                yield record
 
 
 @dataclass(frozen=True, slots=True)
