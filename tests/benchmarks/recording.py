@@ -25,8 +25,6 @@ import numpy as np
 import tapedebug as wp
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_RATIO = 1.1
-"""The most that versions may cost on kernels of 10⁵ elements."""
 MOST_BYTES = 2048
 """The most that a launch may take on a tape that keeps no values."""
 

@@ -185,11 +185,6 @@ def test_the_pass_of_another_tape_gives_a_seed() -> None:
     np.testing.assert_allclose(x.grad.numpy(), 6 * x.numpy())
 
 
-def total_of(tape: wp.Tape) -> float:
-    """The pairing of the seeds with the arrays."""
-    return sum(float((seed * a.numpy()).sum()) for a, seed in tape.seeds.items())
-
-
 @pytest.mark.parametrize("given", [False, True])
 def test_arrays_that_share_elements_have_one_seed_for_each(given: bool) -> None:
     x, y = inputs(), zeros(4)
