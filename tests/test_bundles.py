@@ -1,10 +1,12 @@
 """The front end stays small: reports are mailed, and every notebook with a panel carries the widget."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+import tapedebug as wp
 from tests.processes import ROOT
 
 STATIC = ROOT / "tapedebug" / "static"
@@ -44,6 +46,17 @@ def test_no_bundle_is_over_its_budget() -> None:
     files = [name for files, _ in budgets(STATIC) for name in files]
     assert sorted([*files, "manifest.json"]) == sorted(path.name for path in STATIC.iterdir())
     assert over_budget(STATIC) == []
+
+
+def test_the_page_about_reports_says_how_large_one_is(tmp_path: Path) -> None:
+    if not STATIC.exists():
+        pytest.skip("the front end is not built")
+    with wp.Tape() as tape:
+        wp.copy(wp.zeros(3, dtype=float), wp.ones(3, dtype=float))
+    path = wp.report(tape, tmp_path / "report.html", diagnose=False)
+    page = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"A file takes (\d+) kB without data", page)
+    assert path.stat().st_size / 1000 == pytest.approx(int(said), rel=0.05)
 
 
 def test_a_bundle_over_its_budget_is_found(tmp_path: Path) -> None:
