@@ -170,8 +170,9 @@ def beside_float32(backward):
         def write(forward=forward, a=a, b=b, result=result):
             result.values[...] = forward(a.values, b.values)[0]
 
+        name, params = forward.__name__, ["x", "w", "y"]
         function = ReplayableFunction(
-            forward.__name__, forward, reverse, [a, b], [result], ["x", "w", "y"], write, lambda: None, forward
+            name, forward, reverse, [a, b], [result], params, write, lambda: None, forward
         )
         tape.record(FunctionOperation(function, [a, b], [result], place), function.run)
     tape.end()
