@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tapedebug._time_limit import OutOfTime
+from tapedebug._time_limit import OutOfTime, compared
 
 STEPS = (0.1, 0.1 / 3, 0.1 / 9, 0.1 / 27, 0.1 / 81, 1e-4)
 """Relative displacements, of which the best is used. All but the last share points with the one before."""
@@ -98,6 +98,8 @@ def fitted_slope(
             best = FittedSlope(found, abs(right - left), left, right, True)
         elif best.error <= enough(best.value) or worse == WORSE:
             break
+        if np.isfinite(best.error):
+            compared()
     return best
 
 

@@ -175,7 +175,7 @@ class Progress:
         try:
             yield max(0.0, min(most, 0.5 * (self._compared_until - now)))
         finally:
-            self._until = until
+            self._until, self._compared_until = until, float("inf")
 
     def has_share(self, part: float) -> bool:
         """True if a step that may take `part` of the time has any left; see `share`."""

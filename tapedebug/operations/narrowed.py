@@ -66,10 +66,13 @@ class NarrowedStep:
     Args:
         operation: The operation, which has no float64 form.
         memory: The memory that it runs on.
+        reads_after: Its adjoint reads the values after it, too: only an `ExactAdjoint` does.
     """
 
-    def __init__(self, operation: NarrowOperation, memory: NarrowMemory) -> None:
-        self._operation, self._memory = operation, memory
+    def __init__(
+        self, operation: NarrowOperation, memory: NarrowMemory, *, reads_after: bool = False
+    ) -> None:
+        self._operation, self._memory, self._reads_after = operation, memory, reads_after
 
     def forward(self, values: Memory) -> None:
         """Run the operation on rounded values."""
@@ -83,9 +86,12 @@ class NarrowedStep:
         """Run the adjoint on rounded values and adjoints."""
         narrow = self._memory
         self._rounded(before, narrow.before)
-        self._rounded(after, narrow.after)
+        found = narrow.before
+        if self._reads_after and after is not before:
+            found = narrow.after
+            self._rounded(after, found)
         ranges = [(each, each.bits.copy()) for each in self._rounded(adjoint, narrow.adjoint)]
-        self._operation.vjp(narrow.before, narrow.after, narrow.adjoint)
+        self._operation.vjp(narrow.before, found, narrow.adjoint)
         _widen(ranges)
 
     def _rounded(self, wide: Memory, narrow: Memory) -> list[_Range]:

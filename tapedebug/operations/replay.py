@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tapedebug._errors import TapeError
-from tapedebug._float_types import is_float
+from tapedebug._float_types import are_equal, is_float
 from tapedebug.contract import A, Array, Consume, OnReplay, Values
 from tapedebug.operations.adjoint_values import given_values
 from tapedebug.operations.memory import Bytes, Memory, Region, widened
@@ -178,9 +178,8 @@ class OperationReplay:
         outside = self.tape.outside_writes
         for array, index in last.items():
             late = any(write.at > index and write.array.region == array.region for write in outside)
-            if not late and not np.array_equal(
-                self.values(array), array.current(), equal_nan=is_float(array.scalar_dtype)
-            ):
+            mine = self.memory.view(self._known(array))
+            if not late and not are_equal(mine, array.current(), equal_nan=is_float(array.scalar_dtype)):
                 return False
         return True
 
@@ -400,10 +399,8 @@ class OperationReplay:
 
     def _pull(self, operation: ExecutableOperation, step: Step) -> None:
         """Run an adjoint with the values that its operation had."""
-        if self._ranges(operation.index).is_exact and all(
-            saved.copy is None for ranges in self._saved[operation.index] for saved in ranges
-        ):  # they are where the forward run left them
-            step.vjp(self.memory, self.memory, self.adjoint)
+        if all(saved.copy is None for ranges in self._saved[operation.index] for saved in ranges):
+            step.vjp(self.memory, self.memory, self.adjoint)  # they are where the forward run left them
             return
         self.load_values(operation.index)
         given = self.before

@@ -32,11 +32,10 @@ class OperationRanges:
         writes: The ranges that it writes.
         before: The ranges whose values before the operation its adjoint may read.
         after: Those whose values after it.
-        is_exact: Its adjoint is exact, and reads these values only.
         is_measured: Measurement decides which of the two its adjoint gets.
     """
 
-    __slots__ = ("after", "before", "is_exact", "is_measured", "writes")
+    __slots__ = ("after", "before", "is_measured", "writes")
 
     def __init__(self, operation: ExecutableOperation) -> None:
         both = may_need_after(operation)
@@ -44,8 +43,7 @@ class OperationRanges:
         self.writes = [_range(x.array) for x in accesses if x.writes]
         self.before = [_range(x.array) for x in accesses if x.needs_before or (both and x.needs_after)]
         self.after = [_range(x.array) for x in accesses if x.needs_after or (both and x.needs_before)]
-        self.is_exact = operation.capability(ExactAdjoint) is not None
-        self.is_measured = both and not self.is_exact
+        self.is_measured = both and operation.capability(ExactAdjoint) is None
 
 
 def _range(array: Array) -> Range:
@@ -154,7 +152,10 @@ def _step(operation: ExecutableOperation, float64: bool, narrow: NarrowMemory) -
         return None
     if not float64:
         return operation
-    return operation.capability(RunsInFloat64) or NarrowedStep(operation, narrow)
+    own = operation.capability(RunsInFloat64)
+    if own is not None:
+        return own
+    return NarrowedStep(operation, narrow, reads_after=operation.capability(ExactAdjoint) is not None)
 
 
 class IdleReplays:

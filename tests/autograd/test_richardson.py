@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tapedebug._time_limit import OutOfTime
-from tapedebug.autograd.finite_diff.richardson import DerivativeEstimate, slope
+from tapedebug._progress import Progress
+from tapedebug._time_limit import OutOfTime, enforced
+from tapedebug.autograd.finite_diff.richardson import LEAST_STEPS, DerivativeEstimate, slope
 
 
 def default(values: np.ndarray) -> np.ndarray:
@@ -214,3 +215,21 @@ def test_a_sweep_that_a_time_limit_ends_has_the_error_bar_of_its_steps() -> None
     allowed = 5
     with pytest.raises(OutOfTime):
         swept()
+
+
+def test_a_sweep_counts_as_compared_after_the_steps_that_give_it_a_result() -> None:
+    calls: list[int] = []
+
+    class Limit(Progress):
+        def compared(self) -> None:
+            calls.append(len(tried))
+
+    tried: list[float] = []
+
+    def noisy(x: np.ndarray) -> np.ndarray:
+        tried.append(float(x[0]))
+        return np.abs(x - 1.0)
+
+    with enforced(Limit(False, 60.0)):
+        at(noisy, 1.0)
+    assert calls == [1 + 2 * LEAST_STEPS]

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from tapedebug import GradcheckError
-from tapedebug._progress import OutOfTime
+from tapedebug._processor_limit import ProcessorLimit
+from tapedebug._progress import OutOfTime, Progress
+from tapedebug._time_limit import enforced
 from tapedebug.autograd import end_to_end
+from tapedebug.operations import OperationReplay
 from tests.reference_engine import Tape, array, operation, zeros
 
 
@@ -128,3 +131,31 @@ def test_results_until_the_time_limit_are_returned_and_the_rest_is_named() -> No
     found.append("before the first result")
     with pytest.raises(OutOfTime):
         end_to_end(tape, loss, [x, y], checkpoint=expire)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_under_a_time_limit_a_tape_runs_forward_once_in_each_precision_before_its_gradients(
+    changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tape, x, loss = recorded()
+    if changed:  # the run of the program cannot be compared with that of the replay
+        loss.values[:] = 7.0
+    events: list[str] = []
+    plain_forward, plain_backward = OperationReplay.forward, OperationReplay.backward
+
+    def forward(self, start=0, stop=None, *given, **named):
+        events.extend([f"forward {8 * (1 + self.is_float64)}"] * (stop != 0))
+        return plain_forward(self, start, stop, *given, **named)
+
+    def backward(self, *given, **named):
+        events.append(f"backward {8 * (1 + self.is_float64)}")
+        return plain_backward(self, *given, **named)
+
+    monkeypatch.setattr(OperationReplay, "forward", forward)
+    monkeypatch.setattr(OperationReplay, "backward", backward)
+    with enforced(Progress(False, ProcessorLimit(60.0, 60.0))):
+        found = end_to_end(tape, loss, [x])
+    assert found.verdict == "AGREE"
+    before = events[: events.index("backward 16")]
+    again = ["forward 8"] * changed
+    assert before == ["forward 8", *again, "backward 8", "forward 16"]

@@ -7,9 +7,11 @@ import pytest
 
 from tapedebug import TapeError, contract
 from tapedebug._float32_slope import fitted_slope, slope
-from tapedebug._time_limit import OutOfTime
+from tapedebug._progress import Progress
+from tapedebug._time_limit import OutOfTime, enforced
 from tapedebug.operations import Memory, Region, outside_writes
 from tapedebug.operations.adjoint_values import given_values
+from tapedebug.operations.narrowed import NarrowedStep, NarrowMemory
 from tapedebug.operations.replay_memory import ReplayMemory
 from tests.reference_engine import Tape, array, zeros
 from tests.reference_operations import (
@@ -425,6 +427,51 @@ def test_a_slope_that_a_time_limit_ends_has_the_error_of_its_displacements():
     calls[:] = [0.0] * 7
     with pytest.raises(OutOfTime):
         fitted_slope(displaced, 6e-8)
+
+
+def test_an_adjoint_without_overwritten_values_reads_those_of_the_forward_run():
+    x, y, loss = array([1.0, 2.0]), zeros(2), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+        total(y, loss)
+    replay = tape.new_replay().forward()
+    replay.backward({loss: np.ones(1)})
+    np.testing.assert_array_equal(replay.gradient(x), [2, 4])
+    assert not replay.before.view(x).any()  # nothing was copied
+    with Tape() as tape:
+        square_in_place(x)
+        total(x, loss)
+    replay = tape.new_replay().forward()
+    replay.backward({loss: np.ones(1)})
+    np.testing.assert_array_equal(replay.before.view(x), [1, 2])
+
+
+def test_a_slope_counts_as_compared_after_two_displacements():
+    calls = []
+
+    class Limit(Progress):
+        def compared(self):
+            calls.append(len(tried))
+
+    tried = []
+    with enforced(Limit(False, 60.0)):
+        fitted_slope(lambda t: tried.append(t) or float(np.float32(np.exp(0.3 * t))), 6e-8)
+    assert calls[0] == 11
+
+
+def test_a_step_in_float32_rounds_what_its_adjoint_reads():
+    x, y = array(np.arange(3.0)), zeros(3)
+    with Tape() as tape:
+        square(x, y)
+    operation = tape.operations[0]
+    sizes = {access.array.region: access.array.region.nbytes for access in operation.accesses}
+    wide = Memory.zeros(sizes, {region: np.dtype(np.float32) for region in sizes})
+    after = Memory.zeros(sizes, wide.wide)
+    for reads_after in (False, True):
+        narrow = NarrowMemory(sizes)
+        step = NarrowedStep(operation, narrow, reads_after=reads_after)
+        step.vjp(wide, after, Memory.zeros(sizes, wide.wide))
+        assert ("after" in vars(narrow)) == reads_after
 
 
 def test_replays_share_what_the_tape_found_and_clear_adjoints_that_were_written():

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._float_types import are_equal
 from tapedebug.runtime.replay.shadow import Shadow
-from tapedebug.runtime.replay.shadow_state import are_equal
 from tapedebug.runtime.replay.single_launch import one_launch
 from tests.runtime.kernels import cube_in_place, drift, gather, move, scale, square, total
 

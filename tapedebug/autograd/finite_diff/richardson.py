@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tapedebug import _time_limit
 from tapedebug._dataclass import dataclass
 from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd.array_types import Bools, Floats, Indices
@@ -208,6 +209,8 @@ def _swept(
                 break
             evaluations += 2 * len(active)
             sweep.add(steps[:, None], up, down, enough)
+            if number + 1 == LEAST_STEPS:
+                _time_limit.compared()
             steps = steps / RATIO
             done = np.logical_or(sweep.settled, steps < least)
             if number == max_steps - 1:

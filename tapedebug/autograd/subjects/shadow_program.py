@@ -105,9 +105,16 @@ class ShadowProgram:
         shadow = self._run(use, changes)
         return {port: shadow.values(port.array).ravel().astype(np.float64) for port in self.outputs}
 
-    def outputs_before_reverse(self) -> dict[Port, Floats]:
-        """Run forward in float32, as recorded; `pull` with these inputs goes on from there."""
-        shadow = self._run(("backward", False, self.consume), NOWHERE)
+    def outputs_before_reverse(self, *, double: bool = False) -> dict[Port, Floats]:
+        """Run forward as recorded; `pull` in the same precision, without other inputs, goes on from there.
+
+        In float64 that is a `preserved` one.
+        """
+        use: Use = ("backward", double, "versions" if double else self.consume)
+        shadow = self._replay(use)
+        if double and isinstance(shadow, Shadow) and shadow.reverses_in_parts:
+            return self.evaluate(NOWHERE)  # `pull` starts over
+        shadow = self._run(use, NOWHERE)
         return {port: shadow.values(port.array).ravel().astype(np.float64) for port in self.outputs}
 
     def pull(
@@ -292,10 +299,12 @@ class ShadowProgram:
         return shadow
 
     def matches_live(self) -> bool:
-        """True if the last run in float32, with no input replaced, gave what the user's arrays hold."""
-        use: Use = ("forward", False, "versions")
-        stands = use in self._at and not self._at[use]
-        return (self._replay(use) if stands else self._run(use, {})).matches_live()
+        """True if a run in float32, with no input replaced, gives what the user's arrays hold."""
+        forward: Use = ("forward", False, "versions")
+        for use in (forward, ("backward", False, self.consume)):
+            if use in self._at and not self._at[use]:
+                return self._replay(use).matches_live()
+        return self._run(forward, {}).matches_live()
 
     def forget(self) -> None:
         """Give back the memory of all shadows; values of inputs stay."""

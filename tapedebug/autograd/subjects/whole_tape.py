@@ -58,6 +58,7 @@ class WholeTape(ShadowProgram):
         notes: What could not be covered.
         blind: Why no verdict can be had; empty where one can.
         base_seconds: The seconds that the run of `base` took, as `timed` returns them.
+        hurried: Time is limited: no run of the tape is made that another one can replace, which takes memory.
         meant: Functions whose gradients are meant to differ (`func_grad(…, differs=True)`): differences of
             the loss do not see those gradients.
     """
@@ -74,6 +75,7 @@ class WholeTape(ShadowProgram):
         self.tape = tape
         self.seeds = dict(seeds)
         self.base_seconds: tuple[float, float] | None = None
+        self.hurried = False
         self._scatter: dict[Port, Floats] | None = None
         self._measured: dict[Hashable, Mapping[Port, Floats]] = {}
         self.has_tangents = tape.capability(Tangents) is not None
@@ -109,8 +111,15 @@ class WholeTape(ShadowProgram):
     def base(self) -> float:
         """The objective in float64, with no input replaced."""
         found: list[float] = []
-        self.base_seconds = timed(lambda: found.append(self.loss()))
+        run = functools.partial(self.loss_before_reverse, double=True) if self.hurried else self.loss
+        self.base_seconds = timed(lambda: found.append(run()))
         return found[0]
+
+    @property
+    def found(self) -> float:
+        """The objective of the values that the program's arrays hold."""
+        held = {port: port.array.current().ravel().astype(np.float64) for port in self.outputs}
+        return self._objective(held)
 
     def rounds(self, ports: Iterable[Port]) -> bool:
         """True if differences of the loss along these inputs are rounded to float32 on their way."""
@@ -124,12 +133,17 @@ class WholeTape(ShadowProgram):
         """
         if not self.is_narrow:
             return frozenset()
+        every = frozenset(self.inputs)
+        if not self._narrow:
+            return every
+        arrays = [port.array for port in self.inputs]
+        reached = rounded_inputs(self.tape.operations, self._narrow, arrays)
+        found = frozenset(self.inputs[number] for number in reached)
+        if found == every:
+            return every
         while len(self._plain_losses) < 2:
             self.loss()
-        if not self._narrow or len(set(self._plain_losses)) > 1:
-            return frozenset(self.inputs)
-        arrays = [port.array for port in self.inputs]
-        return frozenset(self.inputs[n] for n in rounded_inputs(self.tape.operations, self._narrow, arrays))
+        return found if len(set(self._plain_losses)) == 1 else every
 
     @functools.cached_property
     def along(self) -> dict[Port, Floats]:
@@ -202,9 +216,12 @@ class WholeTape(ShadowProgram):
             self._plain_losses.append(found)
         return found
 
-    def loss_before_reverse(self) -> float:
-        """The objective of another run in float32, from whose end the consumed gradient is computed next."""
-        return self._objective(self.outputs_before_reverse())
+    def loss_before_reverse(self, *, double: bool = False) -> float:
+        """The objective of a run from whose end the consumed or the float64 gradient is computed next."""
+        found = self._objective(self.outputs_before_reverse(double=double))
+        if double:
+            self._plain_losses.append(found)
+        return found
 
     def _objective(self, outputs: Mapping[Port, Floats]) -> float:
         return float(sum(seed @ outputs[target] for target, seed in self.seeds.items()))

@@ -26,6 +26,7 @@ BANDS = 4  # that there usually are, at most
 PATIENCE = 1.0  # seconds that displacing each input by itself may take
 TAPES = 20.0  # runs of the tape that displacements may take, if a few of them exceed `PATIENCE`
 OVERDRAWN = 4.0  # times the planned duration: from then on, inputs that disagree get two directions each
+REPEATED = 0.02  # part of the time left that a run may take that is repeated to measure its duration
 GRADIENT_RUNS = 24.0  # forward runs that the gradients take which displacements are compared with
 SLOWEST = 0.05  # seconds of a run from which on no input is displaced by itself unless differences disagree
 
@@ -107,8 +108,8 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
     inputs = program.inputs
     several = len(inputs) >= MANY
     needed = each * sum(full.of(port.size) for port in inputs)
-    # The first run may have been disturbed, or compiled.
-    if several or needed * seconds > PATIENCE:
+    # The first run may have been disturbed, or compiled; time may be too short for another one.
+    if (several or needed * seconds > PATIENCE) and wall <= REPEATED * _time_limit.remaining():
         wall, seconds = map(min, zip((wall, seconds), timed(program.loss), strict=True))
     limit = max_seconds / wall
     if not several and needed * seconds <= PATIENCE:

@@ -258,21 +258,26 @@ def _check_inputs(
     checkpoint: Checkpoint | None,
     each: Callable[[InputCheck], Any],
 ) -> tuple[list[InputCheck], DotProduct | None, float, float, float | None]:
-    limited = _time_limit.remaining() < np.inf
+    limited = program.hurried = _time_limit.remaining() < np.inf
     # It needs less memory before the gradients; under a time limit the comparisons come first.
     dot = None if limited else _dot_test(program, checkpoint)
-    value = program.loss(single=True)
+    # The consumed gradient goes on from the end of a run in float32. If arrays are large, and time is not
+    # limited, it is computed after the float64 replays, which take most memory.
+    last = sum(port.size for port in program.inputs) > BLOCK and not limited
+    value = program.loss(single=True) if last else program.loss_before_reverse()
     matches = program.matches_live()
+    # The program's own run is the second one, if it gave the same to the bit.
+    again = value if matches and program.found == value else program.loss(single=True)
+    if value == again and not matches:
+        program.notes.append(UNMATCHED)
+    consumed = None if last or not program.inputs else _consumed(program)
+    program.forget()
     value64 = program.base
     if not program.inputs:
         return [], dot, value, value64, None
     for port in program.inputs:
         program.values(port)  # they are kept; a replay that stands at the beginning is not
-    program.forget()
-    again = program.loss_before_reverse()
-    if value == again and not matches:
-        program.notes.append(UNMATCHED)
-    gradients = _gradients(program, checkpoint)
+    gradients = _gradients(program, consumed, checkpoint)
     retention.release()  # differences of the loss need no values that adjoints read
     plan = plan_directions(program, directions, max_seconds)
     program.notes += [plan.note] if plan.note else []
@@ -311,6 +316,7 @@ def _dot_test(program: WholeTape, checkpoint: Checkpoint | None) -> DotProduct |
     if not program.has_tangents:
         program.notes.append("no dot-product test: the engine has no tangents")
     try:
+        _time_limit.pulse()  # it clears memory before it runs the first operation
         dot = dot_test(program, checkpoint)
     except OutOfTime:
         program.notes.append("no dot-product test: time was up")
@@ -427,13 +433,15 @@ def _spread(
     return spread
 
 
-def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
+def _consumed(program: WholeTape) -> dict[Port, Floats]:
+    return program.pull(program.seeds, compacted=True)
+
+
+def _gradients(
+    program: WholeTape, consumed: Mapping[Port, Floats] | None, checkpoint: Checkpoint | None
+) -> Gradients:
+    """Return the gradients; the consumed one is computed last if it is not given."""
     seeds = program.seeds
-    # The consumed gradient goes on from the end of the run in float32. If arrays are large, it is computed
-    # after the float64 replays, which take most memory.
-    large = sum(port.size for port in program.inputs) > BLOCK
-    consumed = {} if large else program.pull(seeds)
-    program.forget()
     exact = program.pull(seeds, double=True, preserved=True)
     same = exact if program.preserves else program.pull(seeds, double=True)
     # Where no step is chosen by it, only differences that disagree need it.
@@ -443,8 +451,8 @@ def _gradients(program: WholeTape, checkpoint: Checkpoint | None) -> Gradients:
         else _spread(program, exact, checkpoint)
     )
     program.forget()
-    if large:
-        consumed = program.pull(seeds, compacted=True)
+    if consumed is None:
+        consumed = _consumed(program)
         program.forget()
     least = {port: norm(negligible(program, port)) for port in program.inputs}
     promised = [dot_of_sizes(np.abs(exact[port]), program.values(port)) for port in program.inputs]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._errors import TapeError
+from tapedebug._float_types import are_equal
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.struct_fields import by_field
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 Values = np.ndarray[Any, Any]
 
-BLOCK = 1 << 14
-"""Numbers that are compared together: they fit in the cache."""
 NARROWED = 1 << 20
 """Bytes from which on replaced values are kept in the type of the user's array."""
 
@@ -224,18 +223,6 @@ def narrowed(values: Values, a: array) -> Values:
     with np.errstate(over="ignore"):
         narrow = values.astype(own)
     return narrow if are_equal(narrow, values) else values.copy()
-
-
-def are_equal(one: Values, other: Values, *, equal_nan: bool = True) -> bool:
-    """Return True if all elements of two arrays of one shape are equal; see `numpy.array_equal`.
-
-    In blocks: with `equal_nan` NumPy copies both arrays without their NaNs, which takes twice their memory.
-    """
-    first, second = one.reshape(-1), other.reshape(-1)
-    return all(
-        np.array_equal(first[at : at + BLOCK], second[at : at + BLOCK], equal_nan=equal_nan)
-        for at in range(0, first.size, BLOCK)
-    )
 
 
 def _is_whole(a: array) -> bool:
