@@ -88,7 +88,7 @@ class JointDirections:
         return self.probes
 
     def _grouped(self, inputs: Sequence[Port]) -> list[list[Port]]:
-        """Return groups of inputs; those with a loss that is rounded to float32 last, as they take longest."""
+        """Return groups of inputs; those with a loss rounded to float32 last, as they take longest."""
         rounded = {port: self.program.rounds([port]) for port in inputs}
         return [
             band
