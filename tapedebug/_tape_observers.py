@@ -17,7 +17,7 @@ observers: list[Any] = []
 `tape_reset(tape)`, called before the operations are deleted."""
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
-_listed: ContextVar[bool] = ContextVar("heard", default=True)
+_listed: ContextVar[bool] = ContextVar("listed", default=True)
 
 
 def live_tapes() -> list[Any]:

@@ -137,11 +137,16 @@ class Handle:
         shared = grids.get(self.source)
         if shared is None:
             dims = enough_cells(options["dims"], options["build"], points)
-            made = look_up("warp:HashGrid")(*dims, device=self.source.device)
+            made = look_up("warp:HashGrid")(*dims, device=self.source.device, **_precision(self.source))
             shared = grids[self.source] = SharedGrid(made)
         build: Build = options["build"]
         rebuild = partial(shared.made.build, points, build.radius, *build.rest)
         return Rebuilt(shared.made.id, Refresh({"points": points}, rebuild, shared), shared.made)
+
+
+def _precision(grid: WarpObject) -> dict[str, Any]:
+    """Return the option with the precision of a hash grid; older releases have none."""
+    return {"dtype": grid.dtype} if hasattr(grid, "dtype") else {}
 
 
 def enough_cells(dims: Sequence[int], build: Build, points: WarpArray) -> list[int]:

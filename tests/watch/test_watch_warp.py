@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -383,6 +385,28 @@ def test_a_replay_of_a_large_hash_grid_finds_the_same_neighbours_in_the_same_ord
         with wp.Tape():
             grid.build(x, 1.0)
             wp.launch(programs.density, 60, [grid.id, x, y])
+    replay = session.tapes[0].new_replay().forward()
+    assert replay.values(session.tapes[0].array(y)).tobytes() == y.numpy().tobytes()
+
+
+@wp.kernel(module="unique")  # older releases have no such grids, and need not build this
+def density_of_doubles(grid: wp.uint64, x: wp.array(dtype=wp.vec3d), y: wp.array(dtype=wp.float64)):
+    i = wp.tid()
+    for j in wp.hash_grid_query(grid, x[i], wp.float64(1.0)):
+        y[i] += wp.length_sq(x[i] - x[j])
+
+
+@pytest.mark.skipif("dtype" not in inspect.signature(wp.HashGrid).parameters, reason="grids of float32 only")
+def test_a_replay_of_a_hash_grid_has_its_precision():
+    points = np.random.default_rng(3).uniform(-1, 1, (30, 3))
+    x = wp.array(points, dtype=wp.vec3d, requires_grad=True)
+    y = wp.zeros(30, dtype=wp.float64, requires_grad=True)
+    with td.watch_warp() as session:
+        grid = wp.HashGrid(4, 4, 4, dtype=wp.float64)
+        grid.build(x, 1.0)
+        with wp.Tape():
+            wp.launch(density_of_doubles, 30, [grid.id, x, y])
+    assert y.numpy().any()
     replay = session.tapes[0].new_replay().forward()
     assert replay.values(session.tapes[0].array(y)).tobytes() == y.numpy().tobytes()
 
