@@ -1,4 +1,4 @@
-"""Writes to the memory of a tape that are not on it: found by comparison, or because a function was seen."""
+"""Writes to the memory of a tape that are not on it: found by comparison, or reported by interceptors."""
 
 from __future__ import annotations
 
