@@ -15,7 +15,7 @@ from tapedebug.diagnose.diagnosis import severity
 from tapedebug.diagnose.registry import RULES
 from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
-from tapedebug.trace import Check, Coverage, Trace
+from tapedebug.trace import Check, Coverage, Finding, Trace
 
 WAITING = "still being looked for: "
 INTERRUPTED = "interrupted, and not looked for: "
@@ -79,7 +79,7 @@ def trace_so_far(context: RuleContext, *, interrupted: bool = False) -> Trace:
         interrupted: They will not run. A gradient that is WRONG then has an error with the measured numbers.
     """
     trace = copy.copy(context.trace)
-    findings = attribute_causes(copy.deepcopy(trace.findings))
+    findings = attribute_causes([_copied(finding) for finding in trace.findings])
     if interrupted and trace.verdict == "WRONG" and all(each.severity != "error" for each in findings):
         findings.append(blame_measured(context))
     names = words.names_in(trace)
@@ -93,3 +93,11 @@ def trace_so_far(context: RuleContext, *, interrupted: bool = False) -> Trace:
     trace.coverage = replace(trace.coverage, notes=notes, partial=True)
     trace.timings = list(trace.timings)
     return trace
+
+
+def _copied(finding: Finding) -> Finding:
+    """Return a copy that shares only what no rule changes: its source locations, and values in its evidence."""
+    copied = copy.copy(finding)
+    copied.launches, copied.arrays = list(finding.launches), list(finding.arrays)
+    copied.evidence = dict(finding.evidence)
+    return copied
