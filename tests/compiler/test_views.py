@@ -413,3 +413,86 @@ def test_a_step_of_0_has_no_elements() -> None:
     y = np.ones(1, np.int32)
     run(length_of_steps, 1, [np.zeros(4, np.float32), 0, y])
     assert y.tolist() == [0]
+
+
+# One of two arrays ------------------------------------------------------------------------------------------
+
+
+@wp.func
+def longer(a: wp.array(dtype=float), b: wp.array(dtype=float), i: int):
+    if a[i] > b[i]:
+        return a
+    return b
+
+
+@wp.kernel
+def chosen(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), m: wp.array2d(dtype=float), z: wp.array(dtype=float)
+):
+    i = wp.tid()
+    row = m[i]
+    if i > 1:
+        row = y[1:]
+    a = x if i % 2 == 0 else y
+    s = a[i] * row[-1] + longer(x, y, i)[i] * row[0]
+    back = a[::-1]
+    z[i] = s * back[-1 - i] + float(row.shape[0])
+    a[i] = s * a[i]
+    a[i] += x[i]
+    large = longer(x, y, i)
+    large[i] *= 1.5
+
+
+@wp.kernel
+def vectors(p: wp.array(dtype=wp.vec3), q: wp.array(dtype=wp.vec3), y: wp.array(dtype=float)):
+    i = wp.tid()
+    a = p
+    if y[i] > 0.6:
+        a = q
+    a[i][1] *= y[i]
+    a[i][i] = a[i][0] * 2.0 + a[i][2]
+    y[i] = wp.dot(a[i], p[i])
+
+
+def floats(*shape, seed=2):
+    return np.random.default_rng(seed).uniform(0.3, 1.2, shape).astype(np.float32)
+
+
+def test_one_of_two_arrays_is_read_and_written():
+    x, y, m, z = floats(4), floats(4, seed=5), floats(4, 4, seed=7), floats(4, seed=9)
+    check(chosen, 4, [x, y, m, z])
+    check_gradient(chosen, 4, [x, y, m, z])
+    check_tangent(chosen, 4, [x, y, m, z])
+    p, q = floats(3, 3), floats(3, 3, seed=11)
+    check(vectors, 3, [p, q, floats(3)])
+    check_gradient(vectors, 3, [p, q, floats(3)])
+    check_tangent(vectors, 3, [p, q, floats(3)])
+
+
+def test_an_index_of_one_of_two_arrays_is_computed_once():
+    @wp.kernel
+    def counting(x: wp.array(dtype=float), y: wp.array(dtype=float), c: wp.array(dtype=int)):
+        i = wp.tid()
+        a = x if i > 1 else y
+        place = wp.atomic_max(a, i, 0.0)
+        a[wp.atomic_add(c, 0, 1)] = float(i) + place
+
+    x, y, c = wp.zeros(4), wp.zeros(4), wp.zeros(1, dtype=int)
+    wp.launch(counting, 4, inputs=[x, y, c])
+    assert c.numpy().tolist() == [4]
+    assert sorted(x.numpy() + y.numpy()) == [0, 1, 2, 3]
+
+
+def test_one_of_two_arrays_is_not_passed_by_reference():
+    @wp.func
+    def change(x: wp.ref[float]):
+        x = 2.0  # noqa: F841
+
+    @wp.kernel
+    def passing(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+        i = wp.tid()
+        a = x if i > 1 else y
+        change(a[i])
+
+    with pytest.raises(wp.KernelTypeError, match="`x` of change\\(\\) is passed by reference"):
+        wp.launch(passing, 4, inputs=[wp.zeros(4), wp.zeros(4)])

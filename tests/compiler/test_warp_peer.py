@@ -111,6 +111,16 @@ def chosen(x: wp.array(dtype=float), m: wp.array2d(dtype=float), y: wp.array(dty
 
 
 @wp.kernel(module="unique")
+def one_of_two(x: wp.array(dtype=float), m: wp.array2d(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    a = x
+    if i > 0:
+        a = m[i]
+    b = m[0] if x[i] > 0.6 else a
+    y[i] = a[1] * a[2] + b[i] * b[3] + float(a.shape[0])
+
+
+@wp.kernel(module="unique")
 def by_keyword(x: wp.array(dtype=float), m: wp.array2d(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     a = wp.lerp(a=x[i], b=m[i, 0], t=0.25) + wp.clamp(x[i], low=0.2, high=0.8)
@@ -131,13 +141,24 @@ kernels = {{
     "slices": slices,
     "components": components,
     "chosen": chosen,
+    "one_of_two": one_of_two,
     "by_keyword": by_keyword,
     "generic": generic,
     "made_2_3": make(2.0, 3),
     "made_5_4": make(5.0, 4),
 }}
 """
-NAMES = ["from_the_end", "slices", "components", "chosen", "by_keyword", "generic", "made_2_3", "made_5_4"]
+NAMES = [
+    "from_the_end",
+    "slices",
+    "components",
+    "chosen",
+    "one_of_two",
+    "by_keyword",
+    "generic",
+    "made_2_3",
+    "made_5_4",
+]
 
 
 def loaded(package: str, folder: Path) -> Any:

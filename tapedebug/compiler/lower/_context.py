@@ -21,6 +21,7 @@ from tapedebug.compiler.builder import Builder
 from tapedebug.compiler.effects import AccessRecord
 from tapedebug.compiler.function import Gradient
 from tapedebug.compiler.lower.items import ArrayView as ArrayView
+from tapedebug.compiler.lower.items import ChosenView as ChosenView
 from tapedebug.compiler.lower.items import HeldArrays as HeldArrays
 from tapedebug.compiler.lower.items import HeldView as HeldView
 from tapedebug.compiler.lower.items import IndexedView as IndexedView
@@ -210,10 +211,11 @@ class Context:
                 else "kernels capture numbers and vectors; pass anything else as an argument of the launch",
             )
         if isinstance(item, View):
+            indexed = f"({item.name})" if isinstance(item, ChosenView) else item.name
             self.type_error(
                 node,
                 f"{what} is needed here; got the array `{item.name}` ({t.type_name(item.type)})",
-                f"index it: {item.name}[{', '.join('ijkl'[: item.type.ndim])}]",
+                f"index it: {indexed}[{', '.join('ijkl'[: item.type.ndim])}]",
             )
         if isinstance(item, StructValue):
             self.type_error(

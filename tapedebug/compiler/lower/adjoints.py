@@ -7,6 +7,7 @@ from dataclasses import replace
 from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower._context import (
     ArrayView,
+    ChosenView,
     Context,
     HeldArrays,
     HeldView,
@@ -76,6 +77,8 @@ def view(item: View) -> View:
         return replace(item, name=f"wp.adjoint[{item.name}]", fields=fields)  # type: ignore[arg-type]
     if isinstance(item, HeldView):
         return replace(item, data=view(item.data))  # type: ignore[arg-type]
+    if isinstance(item, ChosenView):
+        return replace(item, yes=view(item.yes), no=view(item.no))  # type: ignore[arg-type]
     assert isinstance(item, IndexedView)
     return replace(item, name=f"wp.adjoint[{item.name}]", data=view(item.data))  # type: ignore[arg-type]
 

@@ -13,6 +13,7 @@ from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower import components, control, custom, expressions, structs, views
 from tapedebug.compiler.lower._context import (
     ArrayView,
+    ChosenView,
     Context,
     HeldView,
     IndexedView,
@@ -34,13 +35,13 @@ class Place:
         path: Which part of it is meant.
     """
 
-    view: ArrayView
+    view: ArrayView | ChosenView
     path: components.Path = ()
 
     @property
     def type(self) -> Any:
         """The type of what stands there."""
-        return components.type_at(self.view.param.type.dtype, self.path)
+        return components.type_at(self.view.type.dtype, self.path)
 
 
 def place_of(ctx: Context, node: ast.expr) -> Place | StructArray | None:
@@ -63,7 +64,7 @@ def place_of(ctx: Context, node: ast.expr) -> Place | StructArray | None:
             "write to one element at a time",
         )
     assert not isinstance(found, IndexedView | HeldView)
-    return Place(found) if isinstance(found, ArrayView) else found
+    return Place(found) if isinstance(found, ArrayView | ChosenView) else found
 
 
 def is_memory(ctx: Context, target: ast.expr) -> bool:
@@ -105,7 +106,7 @@ def _base(ctx: Context, node: ast.expr) -> View | StructValue | Place | None:
     if isinstance(base, StructArray):
         return structs.element_field(ctx, node, base)
     assert not isinstance(base, IndexedView | HeldView)
-    place = Place(base) if isinstance(base, ArrayView) else base
+    place = Place(base) if isinstance(base, ArrayView | ChosenView) else base
     if place is None:
         return None
     return replace(place, path=components.step(ctx, node, place.view.type.dtype, place.path))
@@ -113,8 +114,12 @@ def _base(ctx: Context, node: ast.expr) -> View | StructValue | Place | None:
 
 def read(ctx: Context, node: ast.AST, place: Place) -> Quantity:
     """Read an element or component."""
+    view = place.view
+    if isinstance(view, ChosenView):
+        chosen: Quantity = in_chosen(ctx, node, place, lambda one, _: read(ctx, node, one))
+        return chosen
     ctx.at(node)
-    builder, view, dtype = ctx.builder, place.view, place.view.param.type.dtype
+    builder, dtype = ctx.builder, view.type.dtype
     scalar, index = t.scalar_of(dtype), view.param.index
     found = components.places(dtype, place.path)
     if found is None:
@@ -131,6 +136,9 @@ def read(ctx: Context, node: ast.AST, place: Place) -> Quantity:
 def write(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST) -> None:
     """Write an element or component; the type must be that of the array, else the error is at `source`."""
     require(ctx, source, place, q)
+    if isinstance(place.view, ChosenView):
+        in_chosen(ctx, node, place, lambda one, _: write(ctx, node, one, q, source))
+        return
     ctx.at(node)
     index, b = place.view.param.index, ctx.builder
     if place.view.adjoint:
@@ -145,6 +153,9 @@ def add(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST)
     require(ctx, source, place, q)
     if place.type is t.bool:
         ctx.type_error(node, "cannot add to an array of bool", "use an array of int32")
+    if isinstance(place.view, ChosenView):
+        before: Quantity | None = in_chosen(ctx, node, place, lambda one, _: add(ctx, node, one, q, source))
+        return before
     index, b = place.view.param.index, ctx.builder
     if place.view.adjoint:
         now = read(ctx, node, place)
@@ -152,8 +163,33 @@ def add(ctx: Context, node: ast.AST, place: Place, q: Quantity, source: ast.AST)
         return now
     ctx.at(node)
     ctx.accesses.append(AccessRecord(index, "atomic", ctx.span(node)))
-    before = _each(ctx, node, place, q, lambda c, at, part: b.expr(b.atomic_add(index, c, at, part)))
-    return Quantity(place.type, tuple(before)) if before else None
+    parts = _each(ctx, node, place, q, lambda c, at, part: b.expr(b.atomic_add(index, c, at, part)))
+    return Quantity(place.type, tuple(parts)) if parts else None
+
+
+def in_chosen(ctx: Context, node: ast.AST, place: Place, act: Callable[[Place, ArrayView], Any]) -> Any:
+    """Apply a function to an element of one of two arrays, and return its result, if there is one.
+
+    Args:
+        ctx: The state of lowering.
+        node: The expression, for messages.
+        place: An element of one of two arrays.
+        act: A function of the place in one array, and of the element there.
+    """
+    view, name = place.view, "%chosen"
+    if isinstance(view, ArrayView):
+        return act(place, view)
+
+    def of(choice: Any) -> Callable[[], None]:
+        def run() -> None:
+            found = in_chosen(ctx, node, replace(place, view=choice), act)
+            if found is not None:
+                ctx.env[name] = found
+
+        return run
+
+    control.branch(ctx, node, view.condition, of(view.yes), of(view.no))
+    return ctx.env.pop(name, None)
 
 
 def _each(
@@ -163,7 +199,8 @@ def _each(
 
     Where there is no such component, nothing happens.
     """
-    dtype = place.view.param.type.dtype
+    assert isinstance(place.view, ArrayView)
+    dtype = place.view.type.dtype
     offset, found = offset_of(ctx, place.view), components.places(dtype, place.path)
     parts = [part.value for part in q.parts]
     if found is not None:

@@ -278,7 +278,8 @@ def augmented(ctx: Context, node: ast.AugAssign) -> None:
             right = expressions.apply(ctx, node, "neg", "`-`", right)
         arrays.add(ctx, target, place, right, node.value)
         return
-    in_place.rewritten(ctx, node, place.view.param.index)
+    for param in references.params_of(place.view):
+        in_place.rewritten(ctx, node, param)
     old = arrays.read(ctx, target, place)
     arrays.write(ctx, target, place, expressions.binary(ctx, node, node.op, old, right), node.value)
 

@@ -15,6 +15,7 @@ from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower import arrays, contents, expressions, in_place, structs, views
 from tapedebug.compiler.lower._context import (
     ArrayView,
+    ChosenView,
     Context,
     HeldView,
     IndexedView,
@@ -66,7 +67,9 @@ def lower(ctx: Context, node: ast.Call, name: str, used: bool) -> Item:
         arrays.require(ctx, source, place, operand)
     _check_type(ctx, node, name, place)
     ctx.at(node)
-    before = _in_order(ctx, node, name, place, operands)
+    before = arrays.in_chosen(
+        ctx, node, place, lambda one, element: _in_order(ctx, node, name, one, element, operands)
+    )
     return in_place.stopped_result(ctx, name, before) if used else before
 
 
@@ -88,7 +91,7 @@ def _of_struct(ctx: Context, node: ast.Call, name: str, used: bool, element: Str
     return structs.add(ctx, node, element, item, node.args[-1])
 
 
-def _element(ctx: Context, node: ast.Call, name: str) -> tuple[View, ArrayView | StructArray]:
+def _element(ctx: Context, node: ast.Call, name: str) -> tuple[View, ArrayView | ChosenView | StructArray]:
     """The array and the element that an atomic is of; the number of its arguments must fit."""
     after = NAMES[name].split(", ")
     array = expressions.lower(ctx, node.args[0]) if node.args else None
@@ -128,11 +131,11 @@ def _check_type(ctx: Context, node: ast.Call, name: str, place: arrays.Place) ->
 
 
 def _in_order(
-    ctx: Context, node: ast.AST, name: str, place: arrays.Place, operands: list[Quantity]
+    ctx: Context, node: ast.AST, name: str, place: arrays.Place, view: ArrayView, operands: list[Quantity]
 ) -> Quantity:
-    builder, index = ctx.builder, place.view.param.index
+    builder, index = ctx.builder, view.param.index
     ctx.accesses.append(AccessRecord(index, "atomic", ctx.span(node), ordered=name in _ORDERED))
-    offset = arrays.offset_of(ctx, place.view)
+    offset = arrays.offset_of(ctx, view)
     scalar = t.scalar_of(place.type)
     before = []
     for c, parts in zip(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tapedebug.compiler.lower._context import (
     ArrayView,
+    ChosenView,
     Context,
     HeldView,
     IndexedView,
@@ -41,7 +42,7 @@ def leaves_of(item: Item | None, views: Context | None = None) -> list[Quantity]
     match item:
         case Quantity():
             return [item]
-        case ArrayView() | StructArray() | IndexedView() | HeldView() if views is not None:
+        case ArrayView() | StructArray() | IndexedView() | HeldView() | ChosenView() if views is not None:
             return [Quantity(number.type, (views.builder.expr(number),)) for number in item.numbers]
         case Items() | StructValue():
             leaves = [leaves_of(part, views) for part in _parts(item)]
@@ -65,7 +66,7 @@ def rebuilt(item: Item, leaves: Iterator[Quantity]) -> Item:
         case StructValue():
             fields = (f if isinstance(f, Undefined) else rebuilt(f, leaves) for f in item.fields)
             return StructValue(item.kind, tuple(fields))
-        case ArrayView() | StructArray() | IndexedView() | HeldView():
+        case ArrayView() | StructArray() | IndexedView() | HeldView() | ChosenView():
             return item.remade(next(leaves).scalar.value for _ in item.numbers)
     return next(leaves)
 
@@ -86,7 +87,7 @@ def kind_of(item: Item | None) -> str:
     match item:
         case Quantity():
             return t.type_name(item.type)
-        case ArrayView() | StructArray() | IndexedView() | HeldView():
+        case ArrayView() | StructArray() | IndexedView() | HeldView() | ChosenView():
             return f"the array `{item.shown}`"
         case StructValue():
             return t.type_name(item.kind)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from typing import Any
 
 from tapedebug.compiler.builder import constant_of, same_values
-from tapedebug.compiler.ir import Block, If, Op, Value
+from tapedebug.compiler.ir import Block, If, Op, Value, results_of, walk
 from tapedebug.compiler.lower import contents
 from tapedebug.compiler.lower._context import (
+    ArrayView,
+    ChosenView,
     Context,
+    HeldView,
     Item,
     Items,
     StructValue,
@@ -151,6 +155,9 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
     if isinstance(one, View) and isinstance(two, View) and one.form == two.form:
         numbers = zip(contents.leaves_of(one, ctx) or [], contents.leaves_of(two, ctx) or [], strict=True)
         return contents.rebuilt(one, (_merged_quantity(ctx, name, a, b, node_if) for a, b in numbers))
+    if choosable(one) and choosable(two) and _kind(one) == _kind(two):
+        yes, no = (_after(ctx, name, view, node_if, block) for view, block in ((one, 0), (two, 1)))
+        return ChosenView(node_if.condition, yes, no)
     if isinstance(one, StructValue) and isinstance(two, StructValue) and one.kind is two.kind:
         fields = zip(one.kind.fields, one.fields, two.fields, strict=True)
         parts = (merged(ctx, node, f"{name}.{field}", a, b, node_if) for field, a, b in fields)
@@ -166,6 +173,30 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
         f"is {here} on one branch of the `if` in line {line} and {there} on the other",
         f"use another name on each branch, and do there what needs `{plain(name)}`",
     )
+
+
+def choosable(item: Item) -> bool:
+    """True for arrays of numbers and compound values whose elements can be found in one of two of them."""
+    return isinstance(item, ArrayView | HeldView | ChosenView) and not t.is_struct(item.type.dtype)
+
+
+def _after(ctx: Context, name: str, view: Any, node_if: If, block: int) -> Any:
+    """Return a view of one block of an `If` as it is after it: the numbers that the block makes leave it."""
+    made = {value for node in walk((node_if.then, node_if.orelse)[block]) for value in results_of(node)}
+
+    def number(value: Value) -> Value:
+        if value not in made:
+            return value
+        pair = [value, ctx.builder.constant(0, value.type)]  # the other block leaves a 0, which is not used
+        one, two = (Quantity(v.type, (ctx.builder.expr(v),)) for v in (pair if block == 0 else pair[::-1]))
+        after: Value = _merged_quantity(ctx, name, one, two, node_if).scalar.value
+        return after
+
+    return view.remade(number(value) for value in view.numbers)
+
+
+def _kind(item: Any) -> tuple[Any, ...]:
+    return item.type.dtype, item.free, item.adjoint
 
 
 def _merged_quantity(ctx: Context, name: str, one: Quantity, two: Quantity, node_if: If) -> Quantity:

@@ -234,6 +234,11 @@ class HeldView:
         return self.name
 
     @property
+    def adjoint(self) -> bool:
+        """True for a view of the array's adjoint."""
+        return (self.data.first if isinstance(self.data, StructArray) else self.data).adjoint
+
+    @property
     def free(self) -> int:
         """The number of indices that an element still needs."""
         return len(self.axes)
@@ -262,7 +267,60 @@ class HeldView:
         return replace(self.data, indices=(self.start,))
 
 
-View = ArrayView | StructArray | IndexedView | HeldView
+@dataclass(frozen=True, slots=True)
+class ChosenView:
+    """One of two arrays of numbers or compound values, perhaps with some indices given: `x if a else y`."""
+
+    condition: Value
+    yes: Choice
+    """The array if the condition holds."""
+    no: Choice
+
+    @property
+    def name(self) -> str:
+        """The names of the arrays in messages."""
+        return f"{self.yes.name} or {self.no.name}"
+
+    @property
+    def type(self) -> t.ArrayType:
+        """The type of one of the whole arrays."""
+        return self.yes.type
+
+    @property
+    def shown(self) -> str:
+        """The view in messages."""
+        return f"{self.yes.shown} or {self.no.shown}"
+
+    @property
+    def free(self) -> int:
+        """The number of indices that an element still needs."""
+        return self.yes.free
+
+    @property
+    def adjoint(self) -> bool:
+        """True for a view of the arrays' adjoints."""
+        return self.yes.adjoint
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """See `ArrayView.form`."""
+        return "chosen", self.yes.form, self.no.form
+
+    @property
+    def numbers(self) -> list[Value]:
+        """The condition (bool), and the indices, starts and lengths (int64) of both views."""
+        return [self.condition, *self.yes.numbers, *self.no.numbers]
+
+    def remade(self, numbers: Iterator[Value]) -> ChosenView:
+        """The view made of other numbers."""
+        condition = next(numbers)
+        yes = self.yes.remade(numbers)
+        return ChosenView(condition, yes, self.no.remade(numbers))
+
+
+Choice = ArrayView | HeldView | ChosenView
+
+View = ArrayView | StructArray | IndexedView | HeldView | ChosenView
 """Items that are indexed to reach memory."""
 
 
@@ -314,4 +372,4 @@ class Items:
     items: tuple[Item, ...]
 
 
-Item = Quantity | ArrayView | StructArray | IndexedView | HeldView | StructValue | Static | Undefined | Items
+Item = Quantity | View | StructValue | Static | Undefined | Items

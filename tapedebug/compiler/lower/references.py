@@ -10,6 +10,7 @@ from tapedebug.compiler.function import Function
 from tapedebug.compiler.lower import arrays, assignment, calls, contents, operations, structs, syntax
 from tapedebug.compiler.lower._context import (
     ArrayView,
+    ChosenView,
     Context,
     HeldArrays,
     Item,
@@ -40,7 +41,7 @@ class Referred:
     place: arrays.Place | StructArray | None
 
     @property
-    def element(self) -> ArrayView | StructArray | None:
+    def element(self) -> ArrayView | ChosenView | StructArray | None:
         """The element, if all of it is meant."""
         if isinstance(self.place, arrays.Place):
             return None if self.place.path else self.place.view
@@ -164,7 +165,7 @@ def _referred(ctx: Context, call: ast.Call, function: Function, name: str, node:
                 "assign it to a variable before the call",
             )
     place = arrays.place_of(ctx, node)
-    if isinstance(place, arrays.Place) and place.view.adjoint:
+    if isinstance(place, arrays.Place) and (place.view.adjoint or isinstance(place.view, ChosenView)):
         _refuse(ctx, function, name, node)
     return Referred(name, node, place)
 
@@ -201,7 +202,7 @@ def _refuse_overlaps(
         if one.place is None or (one.element is not None and function.native is None):
             continue
         for name, item in env.items():
-            if isinstance(item, View) and set(_params(item)) & set(_params(_view(one.place))):
+            if isinstance(item, View) and set(params_of(item)) & set(params_of(_view(one.place))):
                 ctx.type_error(
                     one.node,
                     f"{function.name}() is passed `{ast.unparse(one.node)}` by reference and, as `{name}`, "
@@ -222,7 +223,7 @@ def _may_overlap(ctx: Context, one: Referred, two: Referred) -> bool:
     assert two.place is not None
     if one.element is not None and two.element is not None:
         return False  # both are read and written in place, as they stand
-    return bool(set(_params(_view(one.place))) & set(_params(_view(two.place)))) and not _apart(one, two)
+    return bool(set(params_of(_view(one.place))) & set(params_of(_view(two.place)))) and not _apart(one, two)
 
 
 def _names_only(node: ast.expr) -> bool:
@@ -239,20 +240,22 @@ def _apart(one: Referred, two: Referred) -> bool:
     return first != second and len(ends) == 2 and ends[0] != ends[1] and len(ends[0]) == len(ends[1]) == 1
 
 
-def _view(place: arrays.Place | StructArray) -> ArrayView | StructArray:
+def _view(place: arrays.Place | StructArray) -> ArrayView | ChosenView | StructArray:
     return place.view if isinstance(place, arrays.Place) else place
 
 
-def _params(item: Item | HeldArrays) -> list[int]:
+def params_of(item: Item | HeldArrays) -> list[int]:
     """The flat parameters of the kernel that a view is of."""
     match item:
         case ArrayView():
             return [item.param.index]
+        case ChosenView():
+            return [*params_of(item.yes), *params_of(item.no)]
         case StructArray():
-            return [index for field in item.fields for index in _params(field)]
+            return [index for field in item.fields for index in params_of(field)]
         case StructValue():
-            return [index for field in item.fields for index in _params(field)]
+            return [index for field in item.fields for index in params_of(field)]
         case Quantity():
             return []
     data = getattr(item, "data", None)
-    return [] if data is None else _params(data)
+    return [] if data is None else params_of(data)

@@ -14,9 +14,11 @@ from tapedebug.compiler.lower import (
     diagnostics,
     expressions,
     loops,
+    structs,
     syntax,
 )
-from tapedebug.compiler.lower._context import Context, Early, Static
+from tapedebug.compiler.lower._context import Context, Early, Static, View
+from tapedebug.lang import types as t
 
 UNSUPPORTED = {
     "With": "`with`",
@@ -176,7 +178,8 @@ def _function_result(ctx: Context, node: ast.Return, value: ast.expr) -> None:
                 "return its index, or return after the loop",
             )
         raise Early(ctx.result_key, item)
-    kind = contents.kind_of(item)
+    of_one_type = isinstance(item, View) and control.choosable(item)  # one of two arrays is returned, then
+    kind = f"an {t.type_name(structs.type_of(item))}" if of_one_type else contents.kind_of(item)
     if ctx.returned is None:
         ctx.returned = (kind, f"line {ctx.span(node).line} returns")
     elif ctx.returned[0] != kind:

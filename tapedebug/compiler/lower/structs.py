@@ -11,6 +11,7 @@ from tapedebug.compiler.ir import Param
 from tapedebug.compiler.lower import arrays, construct, contents, expressions, views
 from tapedebug.compiler.lower._context import (
     ArrayView,
+    ChosenView,
     Context,
     HeldArrays,
     HeldView,
@@ -115,7 +116,7 @@ def steps_to(
 
 def loaded(ctx: Context, node: ast.AST, item: Item) -> Item:
     """An item as a value: an element of an array of structs is read, everything else is what it is."""
-    if isinstance(item, ArrayView) and not item.free:
+    if isinstance(item, ArrayView | ChosenView) and not item.free:
         return arrays.read(ctx, node, arrays.Place(item))
     if isinstance(item, StructArray) and not item.free:
         fields = (
@@ -273,7 +274,7 @@ def type_of(item: Item) -> Any:
             return t.ArrayType(item.type.dtype, item.free)
         case IndexedView():
             return t.IndexedArrayType(item.type.dtype, item.free)
-        case HeldView():
+        case HeldView() | ChosenView():
             return t.ArrayType(item.type.dtype, item.free)
         case Static() if isinstance(item.value, t.Struct):
             return type(item.value)

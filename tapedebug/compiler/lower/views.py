@@ -10,6 +10,7 @@ from tapedebug.compiler.ir import Value
 from tapedebug.compiler.lower import arrays, diagnostics, expressions
 from tapedebug.compiler.lower._context import (
     ArrayView,
+    ChosenView,
     Context,
     HeldArrays,
     HeldView,
@@ -25,14 +26,21 @@ from tapedebug.lang import types as t
 
 def shape(ctx: Context, view: View) -> Items:
     """The lengths of a view's axes, as int32."""
-    if isinstance(view, IndexedView):
-        lengths = [_length(ctx, table, 0) for table in view.tables]
-    elif isinstance(view, HeldView):
-        lengths = [length for length, _ in view.axes]
-    else:
-        first = view.first if isinstance(view, StructArray) else view
-        lengths = [_length(ctx, first, axis) for axis in _free(first)]
+    lengths = _lengths(ctx, view)
     return Items(tuple(expressions.wrap(ctx, ctx.builder.apply("to_i32", length)) for length in lengths))
+
+
+def _lengths(ctx: Context, view: View) -> list[Value]:
+    """The lengths of a view's axes (int64)."""
+    if isinstance(view, IndexedView):
+        return [_length(ctx, table, 0) for table in view.tables]
+    if isinstance(view, HeldView):
+        return [length for length, _ in view.axes]
+    if isinstance(view, ChosenView):
+        pairs = zip(_lengths(ctx, view.yes), _lengths(ctx, view.no), strict=True)
+        return [ctx.builder.apply("where", view.condition, one, two) for one, two in pairs]
+    first = view.first if isinstance(view, StructArray) else view
+    return [_length(ctx, first, axis) for axis in _free(first)]
 
 
 def view_at(ctx: Context, node: ast.Subscript, base: View) -> View:
@@ -48,8 +56,16 @@ def view_at(ctx: Context, node: ast.Subscript, base: View) -> View:
             if given <= t.MAX_DIMENSIONS
             else f"use {counted(dims, 'index', 'indices')}",
         )
+    return _at(ctx, nodes, base)
+
+
+def _at(ctx: Context, nodes: list[ast.expr], base: View) -> View:
+    """The view with indices and slices added, no more than it has axes."""
     if isinstance(base, IndexedView):
         return _indexed(ctx, nodes, base)
+    if isinstance(base, ChosenView):
+        given = [_once(ctx, node, f"%index{place}") for place, node in enumerate(nodes)]
+        return ChosenView(base.condition, _at(ctx, given, base.yes), _at(ctx, given, base.no))  # type: ignore[arg-type]
     if isinstance(base, HeldView):
         return _held(ctx, nodes, base)
     first = base.first if isinstance(base, StructArray) else base
@@ -58,6 +74,20 @@ def view_at(ctx: Context, node: ast.Subscript, base: View) -> View:
         for one, axis in zip(nodes, _free(first), strict=False)
     ]
     return _with(base, dict(zip(_free(first), chosen, strict=False)))
+
+
+def _once(ctx: Context, node: ast.expr, name: str) -> ast.expr:
+    """An index or slice whose values are computed here, once, and kept in variables for several arrays."""
+    if isinstance(node, ast.Slice):
+        lower, upper, step = (
+            None if bound is None else _once(ctx, bound, f"{name}_{place}")
+            for place, bound in enumerate((node.lower, node.upper, node.step))
+        )
+        return ast.copy_location(ast.Slice(lower, upper, step), node)
+    if expressions.literal(ctx, node) is not None:
+        return node
+    ctx.env[name] = expressions.value(ctx, node, "an index")
+    return ast.copy_location(ast.Name(name, ast.Load()), node)
 
 
 def named(ctx: Context, node: ast.Call) -> View:
