@@ -76,6 +76,8 @@ class VersionBook:
         """Return all versions, by array and number; every array has at least one."""
         for array in range(len(self._overlaps)):
             self.current(array)
+        for version in self.versions:  # a list that grew has room for more, in all four times the memory
+            version.reads, version.needed_by = version.reads[:], version.needed_by[:]
         return sorted(self.versions, key=lambda version: (version.array, version.version))
 
 

@@ -10,6 +10,7 @@ the trace's lists. The JSON form (`Trace.to_json`) has the same names and is des
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
@@ -82,6 +83,40 @@ class Summary:
     mean: float | None = None
     norm: float | None = None
     histogram: Histogram | None = None
+
+
+_HEAD = struct.Struct("<IIIddddc")
+"""The start of a packed summary: `count`, `nan`, `inf`, `min` to `norm`, type of the counts after it."""
+_COUNTS = {"B": 1, "H": 2, "I": 4}
+"""Bytes of the counts of a histogram, by type."""
+
+
+def pack_summary(summary: Summary) -> Summary:
+    """Return a summary as the value of a field of `Version`, which unpacks it whenever it is read.
+
+    Packed it takes a quarter of the memory: a diagnosis makes four for each launch of a time loop. A summary
+    whose histogram does not range from `min` to `max`, or of 2³² values and more, is returned as it is.
+    """
+    ends = (summary.min, summary.max, summary.mean, summary.norm)
+    histogram = summary.histogram
+    if histogram is None or None in ends or (histogram.low, histogram.high) != ends[:2]:
+        return summary
+    counts, most = histogram.counts, max(summary.count, *histogram.counts)
+    kind = next((kind for kind, size in _COUNTS.items() if most < 256**size), None)
+    if kind is None:
+        return summary
+    head = _HEAD.pack(summary.count, summary.nan, summary.inf, *ends, kind.encode())
+    return cast("Summary", head + struct.pack(f"<{len(counts)}{kind}", *counts))
+
+
+def _unpacked(data: bytes) -> Summary:
+    count, nan, inf, low, high, mean, norm, kind = _HEAD.unpack_from(data)
+    bins = (len(data) - _HEAD.size) // _COUNTS[kind.decode()]
+    counts = list(struct.unpack_from(f"<{bins}{kind.decode()}", data, _HEAD.size))
+    histogram = Histogram(low=low, high=high, counts=counts)
+    return Summary(
+        count=count, nan=nan, inf=inf, min=low, max=high, mean=mean, norm=norm, histogram=histogram
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -292,8 +327,8 @@ class Version:
             ``harmless``: overwritten, but no adjoint needs it. ``preserved``: needed, overwritten, and the
             reverse pass reads the copy, or recomputed values. ``lost``: needed, overwritten, and the reverse
             pass reads wrong values (with `preserved`, a copy exists as evidence: `on_overwrite="warn"`).
-        value: Summary of the values, if it was requested.
-        adjoint: Summary of the adjoint of this version, if it was requested and a reverse pass ran.
+        value: Summary of the values, if it was requested. It may be a copy: to change a summary, assign it.
+        adjoint: The same of the adjoint of this version, if it was requested and a reverse pass ran.
     """
 
     array: int
@@ -307,6 +342,20 @@ class Version:
     status: VersionStatus = "live"
     value: Summary | None = None
     adjoint: Summary | None = None
+
+
+class _Packed(_Deferred):
+    """A field of a dataclass with slots that may hold a packed summary; each read returns a new `Summary`."""
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        if instance is None:
+            return self
+        found = self._slot.__get__(instance, owner)
+        return _unpacked(found) if type(found) is bytes else found
+
+
+for _name in ("value", "adjoint"):
+    setattr(Version, _name, _Packed(vars(Version)[_name]))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tapedebug._float_types import is_bfloat16
 from tapedebug.contract import Consume, Operation, Replay, Seeds, Values
-from tapedebug.trace.model import Content, ContentKind, Version
+from tapedebug.trace.model import Content, ContentKind, Version, pack_summary
 from tapedebug.trace.summaries import summarise
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class _Watcher:
             # The content of an array before a launch that overwrites all of it unread is meaningless.
             if version.version > 0 or version.reads or version.overwritten_by is None:
                 values = self.replay.values(self.recorded.arrays[version.array])
-                version.value = summarise(values)
+                version.value = pack_summary(summarise(values))
                 self._keep(version, "value", values)
 
     def backward(self, seeds: Seeds) -> None:
@@ -140,7 +140,7 @@ class _Watcher:
         for version in versions:
             if self.recorded.trace.arrays[version.array].requires_grad:
                 values = self.replay.gradient(self.recorded.arrays[version.array])
-                version.adjoint = summarise(values)
+                version.adjoint = pack_summary(summarise(values))
                 self._keep(version, "adjoint", values)
 
     def _keep(self, version: Version, kind: ContentKind, values: Values) -> None:

@@ -63,8 +63,10 @@ def test_finite_adjoints_need_no_reverse_pass() -> None:
     replay: Any = case.replay
     assert replay.first_bad_adjoint("versions") is None and replay._single is None
     for version in case.trace.versions:
-        if version.adjoint is not None:
-            version.adjoint.inf = 1
+        summary = version.adjoint
+        if summary is not None:
+            summary.inf = 1
+            version.adjoint = summary
     assert not adjoints_are_finite(case.trace)
     assert replay.first_bad_adjoint("versions") is None and replay._single is not None
 

@@ -20,6 +20,7 @@ from tapedebug.trace import (
     sequences_within,
     summarise,
 )
+from tapedebug.trace.model import pack_summary
 
 
 def test_a_summary_counts_what_is_not_finite_and_measures_the_rest() -> None:
@@ -40,6 +41,23 @@ def test_summaries_of_nothing_of_one_value_and_of_huge_values() -> None:
     assert (huge.inf, huge.mean) == (0, 0.0)
     assert huge.histogram is not None
     assert sum(huge.histogram.counts) == 4
+
+
+def test_packed_summaries_are_read_as_they_were() -> None:
+    few, many = np.array([-4.0, 0.1, 3.0]), np.linspace(0.0, 1.0, 20_000) ** 2
+    for values in (few, many, np.array([1.0, math.nan, math.inf]), np.array([math.nan]), np.zeros(0)):
+        version = Version(array=0, version=0, written_by=None)
+        version.value = pack_summary(summarise(values))
+        assert version.value == summarise(values) and version.adjoint is None
+    written = Summary(count=2, min=1.0, max=2.0, mean=1.5, norm=2.5)
+    assert pack_summary(written) is written  # without a histogram, as some files have it
+    apart = summarise(few)
+    assert apart.histogram is not None
+    apart.histogram.low = -5.0
+    assert pack_summary(apart) is apart
+    huge = summarise(few)
+    huge.count = 2**32
+    assert pack_summary(huge) is huge
 
 
 def test_all_values_are_in_the_histogram() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -52,6 +55,54 @@ class LaunchNorms:
         return math.hypot(*self.outgoing.values())
 
 
+_UNKNOWN = -1.0
+"""The number that stands for a missing norm."""
+
+
+class _Passages(Sequence[LaunchNorms]):
+    """The norms at each launch, as columns of numbers.
+
+    As dicts they would take more memory than the records of launches on tiny arrays.
+
+    Args:
+        records: The launches.
+    """
+
+    def __init__(self, records: Sequence[Operation]) -> None:
+        self._starts = array("q", accumulate((len(record.args) for record in records), initial=0))
+        self._columns = {
+            each.name: array("d", [_UNKNOWN]) * self._starts[-1] for each in dataclasses.fields(LaunchNorms)
+        }
+
+    def put(self, launch: int, **norms: Norms) -> None:
+        """Set norms at a launch, by the names of `LaunchNorms`."""
+        start = self._starts[launch]
+        for name, found in norms.items():
+            column = self._columns[name]
+            for param, norm in found.items():
+                column[start + param] = norm
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    @overload
+    def __getitem__(self, launch: int) -> LaunchNorms: ...
+
+    @overload
+    def __getitem__(self, launch: slice) -> list[LaunchNorms]: ...
+
+    def __getitem__(self, launch: int | slice) -> LaunchNorms | list[LaunchNorms]:
+        if isinstance(launch, slice):
+            return [self[each] for each in range(*launch.indices(len(self)))]
+        place = range(len(self))[launch]
+        own = slice(self._starts[place], self._starts[place + 1])
+        found = {
+            name: {param: norm for param, norm in enumerate(column[own]) if norm != _UNKNOWN}
+            for name, column in self._columns.items()
+        }
+        return LaunchNorms(**found)
+
+
 @dataclass(slots=True)
 class AdjointProfile:
     """Norms of values and adjoints along a tape.
@@ -63,7 +114,7 @@ class AdjointProfile:
         losses: Norms of the losses' values, by array.
     """
 
-    passages: list[LaunchNorms]
+    passages: Sequence[LaunchNorms]
     gradients: Mapping[int, float]
     inputs: Mapping[int, float]
     losses: Mapping[int, float]
@@ -75,29 +126,28 @@ def measure(replay: Replay) -> AdjointProfile:
     Args:
         replay: The tape; its gradients must be computable (`blocked` is empty).
     """
-    passages = [LaunchNorms() for _ in replay.records]
-    shadow = replay._shadow()
+    passages = _Passages(replay.records)
     known = _KnownNorms(replay)
     observed = not known.fill(passages, replay.records)
 
     def before(index: int) -> None:
         if index < len(passages) and observed:
             record = replay.records[index]
-            passages[index].read = {p: _norm(shadow.values(record.args[p])) for p in _floats(record, "reads")}
+            read = {p: _norm(shadow.values(record.args[p])) for p in _floats(record, "reads")}
+            passages.put(index, read=read)
 
     def after(record: Operation) -> None:
-        passages[record.index].written = {
-            p: _norm(shadow.values(record.args[p])) for p in _floats(record, "writes")
-        }
+        written = {p: _norm(shadow.values(record.args[p])) for p in _floats(record, "writes")}
+        passages.put(record.index, written=written)
         before(record.index + 1)
 
-    shadow.forward(stop=0)
-    inputs = {leaf: _norm(shadow.values(replay.arrays[leaf])) for leaf in replay.leaves}
-    before(0)
-    shadow.forward(on_operation=after if observed else None)
-    losses = {loss: _norm(shadow.values(replay.arrays[loss])) for loss in replay.losses}
-    _reverse(replay, shadow, passages, known)
-    gradients = {leaf: _norm(shadow.gradient(replay.arrays[leaf])) for leaf in replay.leaves}
+    with replay.rewound() as shadow:
+        inputs = {leaf: _norm(shadow.values(replay.arrays[leaf])) for leaf in replay.leaves}
+        before(0)
+        shadow.forward(on_operation=after if observed else None)
+        losses = {loss: _norm(shadow.values(replay.arrays[loss])) for loss in replay.losses}
+        _reverse(replay, shadow, passages, known)
+        gradients = {leaf: _norm(shadow.gradient(replay.arrays[leaf])) for leaf in replay.leaves}
     return AdjointProfile(passages, gradients, inputs, losses)
 
 
@@ -117,32 +167,35 @@ class _KnownNorms:
         self._values = as_recorded
         self._adjoints = as_recorded and replay.recorded.tape.preserves_values
 
-    def fill(self, passages: Sequence[LaunchNorms], records: Sequence[Operation]) -> bool:
+    def fill(self, passages: _Passages, records: Sequence[Operation]) -> bool:
         """Set the norms of the values at each launch; return False if one of them is unknown."""
         if not self._values:
             return False
-        for passage, record in zip(passages, records, strict=True):
-            for what, norms in (("reads", passage.read), ("writes", passage.written)):
+        for record in records:
+            norms: dict[str, Norms] = {"reads": {}, "writes": {}}
+            for what, known in norms.items():
                 for param in _floats(record, what):
                     found = self._version(record, param, before=what == "reads")
-                    if found is None or found.value is None:
+                    value = None if found is None else found.value
+                    if value is None:
                         return False
-                    norms[param] = _summarised_norm(found.value)
+                    known[param] = _summarised_norm(value)
+            passages.put(record.index, read=norms["reads"], written=norms["writes"])
         return True
 
     def incoming(self, record: Operation, param: int) -> float | None:
         """Return the norm of the adjoint of an array before the adjoint of its writer; None if unknown."""
         found = self._version(record, param, before=False) if self._adjoints else None
-        return None if found is None or found.adjoint is None else _summarised_norm(found.adjoint)
+        adjoint = None if found is None else found.adjoint
+        return None if adjoint is None else _summarised_norm(adjoint)
 
     def gathered(self, record: Operation, param: int) -> float | None:
         """Return the norm of the adjoint of an array after that of its only reader; None if unknown."""
         found = self._version(record, param, before=True) if self._adjoints else None
-        if found is None or found.adjoint is None or found.reads != [record.index]:
+        if found is None or found.reads != [record.index] or found.array in self._seeded:
             return None
-        if found.array in self._seeded:
-            return None
-        return _summarised_norm(found.adjoint)
+        adjoint = found.adjoint
+        return None if adjoint is None else _summarised_norm(adjoint)
 
     def _version(self, record: Operation, param: int, *, before: bool) -> Version | None:
         argument = self._launches[record.index].args[param]
@@ -150,7 +203,7 @@ class _KnownNorms:
         return None if version is None else self._versions.get((argument.array or 0, version))
 
 
-def _reverse(replay: Replay, shadow: TapeReplay, passages: list[LaunchNorms], known: _KnownNorms) -> None:
+def _reverse(replay: Replay, shadow: TapeReplay, passages: _Passages, known: _KnownNorms) -> None:
     incoming: dict[int, Any] = {}
 
     def before(index: int) -> None:
@@ -158,9 +211,11 @@ def _reverse(replay: Replay, shadow: TapeReplay, passages: list[LaunchNorms], kn
         if index >= 0:
             record = replay.records[index]
             written = [p for p in _floats(record, "writes") if p in record.active]
+            norms: Norms = {}
             for p in written:
                 norm = known.incoming(record, p)
-                passages[index].incoming[p] = _norm(shadow.gradient(record.args[p])) if norm is None else norm
+                norms[p] = _norm(shadow.gradient(record.args[p])) if norm is None else norm
+            passages.put(index, incoming=norms)
             own = {id(record.args[p].region) for p in written}
             # The adjoint of an array that is read and written is consumed by the launch: its outgoing
             # amount is then all of its adjoint.
@@ -172,15 +227,17 @@ def _reverse(replay: Replay, shadow: TapeReplay, passages: list[LaunchNorms], kn
             )
 
     def look(record: Operation) -> None:
-        passage = passages[record.index]
+        gathered: Norms = {}
+        outgoing: Norms = {}
         for p in _floats(record, "reads"):
             if p in record.active and (norm := known.gathered(record, p)) is not None:
-                passage.gathered[p] = passage.outgoing[p] = norm
+                gathered[p] = outgoing[p] = norm
             elif p in record.active:
                 now = shadow.gradient(record.args[p])
-                passage.gathered[p] = _norm(now)
+                gathered[p] = _norm(now)
                 with np.errstate(invalid="ignore"):
-                    passage.outgoing[p] = _norm(now - incoming[p]) if p in incoming else passage.gathered[p]
+                    outgoing[p] = _norm(now - incoming[p]) if p in incoming else gathered[p]
+        passages.put(record.index, gathered=gathered, outgoing=outgoing)
         before(record.index - 1)
 
     total = len(replay.records)

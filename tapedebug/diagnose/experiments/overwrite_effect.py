@@ -38,8 +38,9 @@ class OverwriteEffects:
         self.errors: dict[int, dict[str, float]] = {}
         self.gradients: dict[int, dict[str, Any]] = {}
         self.together: dict[str, float] = {}
-        pairs = [(pair.array, pair.clobberer) for group in groups for pair in group.pairs]
-        self.changes = experiment.changes(list(dict.fromkeys(pairs)))
+        self.changes = experiment.changes(
+            list({(pair.array, pair.clobberer): None for group in groups for pair in group.pairs})
+        )
         if not experiment.blocked:
             self.right = experiment.gradients()
         if self.right:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,6 +101,7 @@ class Replay:
         self.blocked = self._why_blocked()
         self.patch: ReplayPatch | None = None
         self._single: TapeReplay | None = None
+        self._at_end = False
         self._gradients: dict[Any, dict[int, Values]] = {}
         self._limits: Mapping[int, Sequence[ReverseDivergence]] | None = None
         self._stored_loops: Mapping[int, Sequence[StoredLoop]] | None = None
@@ -126,26 +127,25 @@ class Replay:
 
     def changes(self, overwrites: Sequence[tuple[int, int]]) -> dict[tuple[int, int], ValueChange]:
         """See `Experiment`. One forward run that holds the overwritten values of one launch at a time."""
-        wanted: dict[int, list[int]] = {}
-        for array, launch in overwrites:
-            wanted.setdefault(launch, []).append(array)
-        shadow = self._shadow(forward_only=True)
-        before: dict[int, Values] = {}
+        wanted: dict[int, list[tuple[int, int]]] = {}
+        for pair in overwrites:
+            wanted.setdefault(pair[1], []).append(pair)
+        before: dict[tuple[int, int], Values] = {}
         found: dict[tuple[int, int], ValueChange] = {}
 
         def hold(launch: int) -> None:
             before.clear()
-            before.update((array, shadow.values(self.arrays[array])) for array in wanted.get(launch, ()))
+            before.update((pair, shadow.values(self.arrays[pair[0]])) for pair in wanted.get(launch, ()))
 
         def look(record: Operation) -> None:
-            for array, old in before.items():
-                a = self.arrays[array]
-                found[array, record.index] = value_change(a.shape, old, shadow.values(a))
+            for pair, old in before.items():
+                a = self.arrays[pair[0]]
+                found[pair] = value_change(a.shape, old, shadow.values(a))
             hold(record.index + 1)
 
-        shadow.forward(stop=0)
-        hold(0)
-        shadow.forward(on_operation=look)
+        with self.rewound(forward_only=True) as shadow:
+            hold(0)
+            shadow.forward(on_operation=look)
         return found
 
     def gradients(
@@ -156,10 +156,11 @@ class Replay:
         unrecorded: Collection[int] = (),
     ) -> dict[int, Values]:
         """See `Experiment`."""
-        key = (frozenset(unpreserved), frozenset(poisoned), frozenset(left), frozenset(unrecorded))
+        changed = [frozenset(pairs) for pairs in (unpreserved, left)]
+        key = (*map(_packed, changed), frozenset(poisoned), frozenset(unrecorded))
         if key not in self._gradients:
             shadow = self._ready()
-            self.stale.see(shadow, key[0], key[2])
+            self.stale.see(shadow, *changed)
             before = {array: shadow.values(self.arrays[array]) for array in poisoned}
             for array, values in before.items():
                 shadow.set(self.arrays[array], np.full_like(values, np.nan))
@@ -167,9 +168,10 @@ class Replay:
             for array, values in before.items():
                 shadow.set(self.arrays[array], values)
             found = {leaf: shadow.gradient(self.arrays[leaf]) for leaf in self.leaves}
-            if self._is_large and any(key):  # rules share the plain gradients
+            if any(key):
                 self.stale.see(shadow, (), ())  # drops the values that the launches left
-                return found
+                if self._is_large:  # rules share the plain gradients
+                    return found
             self._gradients[key] = found
         return self._gradients[key]
 
@@ -488,10 +490,30 @@ class Replay:
     def _ready(self) -> TapeReplay:
         """Return a cached float32 replay at the end of the tape."""
         if self._single is None:
-            self._single = self._prepared(self.stale.new_replay())
+            self._single, self._at_end = self._prepared(self.stale.new_replay()), False
+        if not self._at_end:
             self._single.forward()
+            self._at_end = True
         self.stale.see(self._single, (), ())
         return self._single
+
+    @contextlib.contextmanager
+    def rewound(self, *, forward_only: bool = False) -> Iterator[TapeReplay]:
+        """Context with a float32 replay before the first operation; the next experiment uses it again.
+
+        A tape of many launches is then packed once. While the replay is lent, `_ready` makes another.
+        """
+        found, self._single = self._single, None
+        if found is None:
+            found = self._prepared(self.stale.new_replay())
+        else:
+            found.reset(discard=True)
+        self.stale.see(found, (), ())
+        found.forward_only = forward_only
+        yield found
+        if not self._is_large:
+            found.forward_only = False
+            self._single, self._at_end = found.reset(discard=True), False
 
     def twin(self) -> TapeReplay:
         """Return a new replay of the float64 twin.
@@ -547,6 +569,11 @@ class Replay:
         if self.patch is not None:
             self.patch.apply(shadow, self.records, self.seeds)
         return shadow
+
+
+def _packed(pairs: Collection[tuple[int, int]]) -> bytes:
+    """Return pairs of numbers as a key, which takes a tenth of the memory of a set of them."""
+    return np.array(sorted(pairs), np.int64).tobytes()
 
 
 def perturbed(values: Values, scale: float, rng: np.random.Generator | None = None) -> Values:

@@ -91,7 +91,8 @@ def _content(replay: Replay, array: int) -> bytes | None:
     a = replay.arrays[array]
     if a.start or a.stop != a.region.nbytes or not a.is_contiguous:
         return None
-    return np.asarray(replay._shadow().forward(stop=0).values(a)).tobytes()
+    with replay.rewound(forward_only=True) as shadow:
+        return np.asarray(shadow.values(a)).tobytes()
 
 
 def _why(context: RuleContext, replay: Replay, loss: int, left: EarlierRecording) -> Why | None:

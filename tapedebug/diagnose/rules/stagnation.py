@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -156,26 +157,28 @@ def _suspects(context: RuleContext, replay: Replay, sums: Sequence[Sum]) -> list
         for place in evenly_spread(len(each.launches), SAMPLES):
             wanted.setdefault(each.launches[place], []).append(each)
     found: list[Sum] = []
-    single, double = _forward_only(replay)
-    for index in sorted(wanted):
-        single.forward(start=single.position, stop=index)
-        for each, (before, added, exact) in zip(
-            wanted[index], _additions(replay.records[index], single, double, wanted[index]), strict=True
-        ):
-            atomic = _is_atomic(context, index, each.param)
-            threads = math.prod(replay.records[index].dim) if atomic else 1
-            small = (exact != 0) & (np.abs(exact) / threads < ADDITION_SMALL * _unit(before, added))
-            lost = small & (np.abs(added) <= (1 - ADDITION_LOST) * np.abs(exact))
-            if each not in found and bool(lost.any()):
-                found.append(each)
+    with _forward_only(replay) as (single, double):
+        for index in sorted(wanted):
+            single.forward(start=single.position, stop=index)
+            for each, (before, added, exact) in zip(
+                wanted[index], _additions(replay.records[index], single, double, wanted[index]), strict=True
+            ):
+                atomic = _is_atomic(context, index, each.param)
+                threads = math.prod(replay.records[index].dim) if atomic else 1
+                small = (exact != 0) & (np.abs(exact) / threads < ADDITION_SMALL * _unit(before, added))
+                lost = small & (np.abs(added) <= (1 - ADDITION_LOST) * np.abs(exact))
+                if each not in found and bool(lost.any()):
+                    found.append(each)
     return found
 
 
-def _forward_only(replay: Replay) -> tuple[TapeReplay, TapeReplay]:
-    """Return a replay in float32 and one in float64, both before the first launch."""
-    single, double = replay._shadow(forward_only=True), replay.twin()
-    double.forward_only = True
-    return single.forward(stop=0), double.forward(stop=0)
+@contextmanager
+def _forward_only(replay: Replay) -> Iterator[tuple[TapeReplay, TapeReplay]]:
+    """Context with a replay in float32 and one in float64, both before the first launch."""
+    with replay.rewound(forward_only=True) as single:
+        double = replay.twin()
+        double.forward_only = True
+        yield single, double.forward(stop=0)
 
 
 def _additions(
@@ -212,18 +215,18 @@ def _unit(before: Values, added: Values) -> Values:
 def _total(replay: Replay, each: Sum) -> Total | None:
     """Return the total added by all launches of a sum; None if their arrays have several shapes."""
     total: Total | None = None
-    single, double = _forward_only(replay)
-    for index in each.launches:
-        single.forward(start=single.position, stop=index)
-        [(before, added, exact)] = _additions(replay.records[index], single, double, [each])
-        unit = _unit(before, added)
-        if total is None:
-            total = Total(before.dtype, added, exact, unit)
-        elif total.added.shape != added.shape:
-            return None
-        else:
-            total.added, total.exact = total.added + added, total.exact + exact
-            total.unit = np.maximum(total.unit, unit)
+    with _forward_only(replay) as (single, double):
+        for index in each.launches:
+            single.forward(start=single.position, stop=index)
+            [(before, added, exact)] = _additions(replay.records[index], single, double, [each])
+            unit = _unit(before, added)
+            if total is None:
+                total = Total(before.dtype, added, exact, unit)
+            elif total.added.shape != added.shape:
+                return None
+            else:
+                total.added, total.exact = total.added + added, total.exact + exact
+                total.unit = np.maximum(total.unit, unit)
     return total
 
 
@@ -234,21 +237,21 @@ def _loss(replay: Replay, shadow: TapeReplay) -> float:
 def _loss_kept(replay: Replay, each: Sum) -> float:
     """Return the loss with the lost parts of a sum accumulated separately, and added once large enough."""
     launches, kept = set(each.launches), dict[int, Values]()
-    single, double = _forward_only(replay)
     numbers = {a: number for number, a in enumerate(replay.arrays)}
-    for record in replay.records:
-        if record.index not in launches:
-            single.forward(start=record.index, stop=record.index + 1)
-            for p in record.written:
-                kept.pop(numbers[record.args[p]], None)
-            continue
-        [(before, _, exact)] = _additions(record, single, double, [each])
-        source, target = (numbers[record.args[p]] for p in (each.before, each.param))
-        right = before.astype(np.float64) + exact + kept.get(source, 0.0)
-        rounded = right.astype(before.dtype)
-        single.set(record.args[each.param], rounded)
-        kept[target] = right - rounded
-    return _loss(replay, single)
+    with _forward_only(replay) as (single, double):
+        for record in replay.records:
+            if record.index not in launches:
+                single.forward(start=record.index, stop=record.index + 1)
+                for p in record.written:
+                    kept.pop(numbers[record.args[p]], None)
+                continue
+            [(before, _, exact)] = _additions(record, single, double, [each])
+            source, target = (numbers[record.args[p]] for p in (each.before, each.param))
+            right = before.astype(np.float64) + exact + kept.get(source, 0.0)
+            rounded = right.astype(before.dtype)
+            single.set(record.args[each.param], rounded)
+            kept[target] = right - rounded
+        return _loss(replay, single)
 
 
 def _changes(replay: Replay, leaf: int) -> tuple[float, float]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from operator import neg
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -213,7 +214,7 @@ class Times:
     It does not refer to records: records refer to it, and a dropped tape should be freed at once.
 
     Args:
-        indices: Indices of the records, in the order of the calls.
+        indices: Indices of the records, in the order of the calls: descending.
 
     Attributes:
         indices: The same.
@@ -224,7 +225,7 @@ class Times:
 
     def __init__(self, indices: list[int]) -> None:
         self.indices = indices
-        self._known: tuple[list[float], dict[int, float]] = ([], {})
+        self._known: tuple[list[float], Seconds] = ([], np.empty(0))
         self.starts: list[int] = []
         self.took: list[float] = []
         self.stamps: Words = np.empty(0, np.int64)
@@ -238,9 +239,11 @@ class Times:
         """Return the seconds of a record; None if no pass has finished."""
         took, known = self._known
         if took is not self.took:
-            known = dict(zip(self.indices, self._seconds().tolist(), strict=True))
+            known = self._seconds()
             self._known = self.took, known
-        return known.get(record.index)
+        place = bisect_left(self.indices, -record.index, key=neg)
+        found = place < known.size and self.indices[place] == record.index
+        return float(known[place]) if found else None
 
     def _seconds(self) -> Seconds:
         found = np.zeros(len(self.indices))

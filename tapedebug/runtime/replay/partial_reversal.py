@@ -58,7 +58,7 @@ class PartialReversal:
     def run(self, shadow: Shadow, seeds: Mapping[Any, Any]) -> None:
         """Run a replay forward from its inputs, and backward from the seeds; it ends within the tape."""
         space = shadow.space
-        own = space.copies, space.inplace_values, shadow._shared_saves
+        own = space.copies, space.inplace_values
         shadow._tables.clear()
         try:
             checkpoints: list[Checkpoint] = []
@@ -69,14 +69,14 @@ class PartialReversal:
             for block in reversed(self.blocks):
                 content = checkpoints.pop() if checkpoints else None
                 for start, stop in reversed(list(pairwise(block))):
-                    space.copies, space.inplace_values, shadow._shared_saves = {}, {}, set()
+                    space.copies, space.inplace_values = {}, {}
                     if content is not None and shadow.position != block[0]:
                         _restore(shadow, content, block[0])
                     _forward(shadow, block[0], start)  # from the first record: with the tape's inputs
                     _forward(shadow, start, stop, saving=True)
                     _backward(shadow, start, stop)
         finally:
-            space.copies, space.inplace_values, shadow._shared_saves = own
+            space.copies, space.inplace_values = own
 
 
 def _forward(shadow: Shadow, start: int, stop: int, *, saving: bool = False) -> None:
@@ -121,7 +121,7 @@ def _repeats(record: Record) -> bool:
 
 def _saved_by(shadow: Shadow, record: Record) -> int:
     """Return the bytes that a replay saves before a record."""
-    kept = [(buffer, need.start, need.stop) for need, buffer in shadow._saves.get(record.index, ())]
+    kept = [(buffer, need.start, need.stop) for need, buffer in shadow._saves.at(record.index)]
     buffers = shadow.space.buffers
     kept += [(buffers[record.args[s.params[0]].buffer], s.start, s.stop) for s in record.inplace_saves]
     return sum((stop - start) * buffer.scale for buffer, start, stop in dict.fromkeys(kept))

@@ -7,10 +7,11 @@ to be restored if a check is interrupted.
 from __future__ import annotations
 
 import ctypes
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
 
 from tapedebug import contract
@@ -78,10 +79,9 @@ class Shadow(ShadowState):
         self.on_outside: Callable[[Any], Any] | None = None
         self.after_operation: OnReplay | None = None
         self.after_adjoint: OnReplay | None = None
-        self._saves = self._plan_saves(tracker)
-        self._shared_saves: set[InplaceSave] = set()  # whose values are the copy of a needed value
+        self._saves = _SavedBefore(tracker, self._buffers, len(self.records))
         in_place = [r.index for r in self.records if r.inplace_saves]
-        self._busy = [*sorted({*self._saves, *self._injections, *in_place}), len(self.records)]
+        self._busy = [*sorted({*self._saves.records, *self._injections, *in_place}), len(self.records)]
         self._replaceable = False  # calls of forward runs may have been replaced
         self._injected = [*sorted(self._injections), len(self.records)]
         self._pushes: dict[tuple[bool, bool], tuple[Any, CallList]] = {}
@@ -275,7 +275,7 @@ class Shadow(ShadowState):
     def _begin(self, record: Record, moving: bool) -> None:
         """Prepare for a record: keep values that it overwrites, load those written outside the tape."""
         index = record.index
-        for need, buffer in () if self.forward_only else self._saves.get(index, ()):
+        for need, buffer in () if self.forward_only else self._saves.at(index):
             self._keep(need, buffer)
         for injected in self._injections.get(index, ()):
             injected.inject(index)
@@ -399,15 +399,6 @@ class Shadow(ShadowState):
     def _note_lost(self, record: Record) -> None:
         self.lost.append(why_lost(record))
 
-    def _plan_saves(self, tracker: Tracker) -> dict[int, list[tuple[SavedValue, ShadowBuffer]]]:
-        """Return the needed values that must be kept, by the record before which they are."""
-        saves: dict[int, list[tuple[SavedValue, ShadowBuffer]]] = {}
-        for buffer, ledger in tracker.ledgers.items():
-            for need in ledger.needs:
-                if need.clobber is not None and need.clobber < len(self.records):
-                    saves.setdefault(need.clobber, []).append((need, self._buffers[buffer]))
-        return saves
-
     def _keep(self, need: SavedValue, buffer: ShadowBuffer) -> None:
         now = buffer.range(need.start, need.stop)
         kept = self.space.copies.get(need)
@@ -417,17 +408,22 @@ class Shadow(ShadowState):
             parallel_memcpy.copy(kept, now)
 
     def _keep_inplace_save(self, record: Record, save: InplaceSave) -> None:
-        if save in self._shared_saves:
+        if self._is_shared(record, save):
             return
         buffer = self._buffers[self._whose(record, save)]
         # A write outside the tape just before the launch is loaded between the two.
-        needs = () if record.index in self._injections else self._saves.get(record.index, ())
+        needs = () if record.index in self._injections else self._saves.at(record.index)
         for need, own in needs:
             if own is buffer and need.start == save.start and need.stop == save.stop:
                 self.space.inplace_values[save] = self.space.copies[need]
-                self._shared_saves.add(save)
                 return
         parallel_memcpy.copy(self.space.inplace_save(record, save), buffer.range(save.start, save.stop))
+
+    def _is_shared(self, record: Record, save: InplaceSave) -> bool:
+        """True if the values that a launch starts from are the copy of a needed value."""
+        kept = self.space.inplace_values.get(save)
+        copies = self.space.copies
+        return kept is not None and any(copies.get(n) is kept for n, _ in self._saves.at(record.index))
 
     @cached_property
     def _forward(self) -> tuple[Any, CallList]:
@@ -459,7 +455,7 @@ class Shadow(ShadowState):
         busy, calls = set(self._injections), [(run, address) for run, _, address in plain]
         for index in set(self._busy[:-1]) - busy:
             record, (run, address) = self.records[index], calls[index]
-            saves, in_place = self._saves.get(index, ()), record.inplace_saves
+            saves, in_place = self._saves.at(index), record.inplace_saves
             nbytes = sum(need.stop - need.start for need, _ in saves)
             nbytes += sum(save.stop - save.start for save in in_place)
             if type(run) is not Entry or address is None or nbytes > SAVED_ALONE:
@@ -478,7 +474,7 @@ class Shadow(ShadowState):
                     self._buffers[self._whose(record, save)].range(save.start, save.stop),
                 )
                 for save in in_place
-                if save not in self._shared_saves
+                if not self._is_shared(record, save)
             ]
             places = [(address_of(kept), address_of(now), kept.nbytes) for kept, now in copies]
             calls[index] = table.after_copies(run, address, places)
@@ -510,6 +506,39 @@ class Shadow(ShadowState):
             table = ArgumentTable(self.records, self.space)
             self._tables = {key: Reversal(table, table.steps(self.records))}
         return self._tables[key]
+
+
+class _SavedBefore:
+    """The needed values that a replay keeps, by the record before which it does.
+
+    Lists instead of a dict of pairs, which for tiny arrays would take as much memory as the values.
+
+    Args:
+        tracker: The tracker of the tape.
+        buffers: The private memory by buffer.
+        stop: The number of records; values that nothing overwrites before stay in place.
+
+    Attributes:
+        records: The index of a record for each value, in ascending order.
+    """
+
+    def __init__(self, tracker: Tracker, buffers: Mapping[Buffer, ShadowBuffer], stop: int) -> None:
+        found: list[tuple[int, SavedValue, ShadowBuffer]] = [
+            (need.clobber, need, buffers[buffer])
+            for buffer, ledger in tracker.ledgers.items()
+            for need in ledger.needs
+            if need.clobber is not None and need.clobber < stop
+        ]
+        found.sort(key=itemgetter(0))
+        self.records = [index for index, _, _ in found]
+        self._needs = [need for _, need, _ in found]
+        self._buffers = [buffer for _, _, buffer in found]
+
+    def at(self, index: int) -> list[tuple[SavedValue, ShadowBuffer]]:
+        """Return the values to keep before a record, with the memory that they are in."""
+        first = bisect_left(self.records, index)
+        last = bisect_right(self.records, index, first)
+        return list(zip(self._needs[first:last], self._buffers[first:last], strict=True))
 
 
 def _uncovered(records: list[Record]) -> list[str]:

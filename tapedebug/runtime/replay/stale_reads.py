@@ -12,6 +12,7 @@ from typing import Any
 from tapedebug.compiler.kernel_queries import native_calls
 from tapedebug.contract import StaleReads
 from tapedebug.runtime.capabilities import TAPE
+from tapedebug.runtime.launch.plan import NOTHING
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.replay.shadow_memory import copied
 from tapedebug.runtime.replay.shadow_space import ShadowSpace
@@ -20,6 +21,8 @@ from tapedebug.runtime.tape.tape import Tape
 
 Pairs = Collection[tuple[int, int]]
 """Pairs of (launch, parameter)."""
+ByRecord = dict[int, frozenset[int]]
+"""Numbers by record. Records that are alike share a set: a set of pairs would take 150 bytes for each."""
 
 
 class TapeStaleReads:
@@ -33,7 +36,7 @@ class TapeStaleReads:
         shadow = Shadow(self._tape.tracker)
         space: Any = shadow.space
         space.__class__ = CarelessSpace
-        space.left, space.memory = {}, {}
+        space.unpreserved, space.after, space.left, space.memory = {}, {}, {}, {}
         space.keeps = self._tape.tracker.mode in ("preserve", "error")
         return shadow
 
@@ -52,26 +55,33 @@ def _see(shadow: Shadow, now: Pairs, left: Pairs) -> None:
             had.
     """
     space: Any = shadow.space
-    memory: dict[int, frozenset[int]] = {}
-    shared: dict[frozenset[int], frozenset[int]] = {}  # one object for all launches that are alike
-    unpreserved: set[tuple[int, int]] = set()
-    after: set[tuple[int, int]] = set()
+    memory: ByRecord = {}
+    unpreserved: ByRecord = {}
+    after: ByRecord = {}
+    shared: dict[frozenset[int], frozenset[int]] = {}
+
+    def add(found: ByRecord, index: int, numbers: Collection[int]) -> None:
+        if numbers:
+            every = found.get(index, NOTHING).union(numbers)
+            found[index] = shared.setdefault(every, every)
+
     for pairs, found in ((now, unpreserved), (left, after)):
         for index, param in pairs:
             record = shadow.records[index]
             together = _together(record, param, kept=space.keeps)
-            params = memory.get(index, frozenset()) | (together & record.replay)
-            memory[index] = shared.setdefault(params, params)
-            needs = zip(record.needed, record.needs, strict=True)
-            found.update((index, id(need)) for p, need in needs if p in together)
-    space.unpreserved, space.after, space.memory = (
-        frozenset(unpreserved),
-        frozenset(after - unpreserved),
-        memory,
+            add(memory, index, together & record.replay)
+            seen = [need for p, need in zip(record.needed, record.needs, strict=True) if p in together]
+            add(found, index, [place for place, need in enumerate(record.needs) if need in seen])
+    for index in after.keys() & unpreserved.keys():
+        after[index] -= unpreserved[index]
+    if (unpreserved, after, memory) == (space.unpreserved, space.after, space.memory):
+        return
+    space.unpreserved, space.after, space.memory = unpreserved, after, memory
+    for index, place in [key for key in space.left if key[1] not in after.get(key[0], NOTHING)]:
+        del space.left[index, place]
+    _keep_left(
+        shadow, [index for index in after if any((index, place) not in space.left for place in after[index])]
     )
-    for key in [key for key in space.left if key not in space.after]:
-        del space.left[key]
-    _keep_left(shadow, {index for index, need in space.after if (index, need) not in space.left})
     shadow._tables.clear()  # the values that each launch sees are fixed when the table is made
 
 
@@ -97,13 +107,13 @@ def _keep_left(shadow: Shadow, launches: Collection[int]) -> None:
     if not launches:
         return
     space: Any = shadow.space
+    wanted = frozenset(launches)
 
     def keep(record: Record) -> None:
-        if record.index in launches:
-            for p, need in zip(record.needed, record.needs, strict=True):
-                if (record.index, id(need)) in space.after:
-                    buffer = space.buffers[record.args[p].region]
-                    space.left[record.index, id(need)] = copied(buffer.range(need.start, need.stop))
+        if record.index in wanted:
+            for place in space.after[record.index]:
+                need, buffer = record.needs[place], space.buffers[record.args[record.needed[place]].region]
+                space.left[record.index, place] = copied(buffer.range(need.start, need.stop))
 
     shadow.forward(on_operation=keep)
 
@@ -112,25 +122,30 @@ class CarelessSpace(ShadowSpace):
     """A space in which some adjoints read the content of memory in the reverse pass; see `_see`.
 
     Attributes:
-        unpreserved: (index of a record, identity of one of its needs) that read the present content.
+        unpreserved: By record, the numbers of its needs that read the present content.
         after: The same, for needs that read the content after the record.
-        left: That content.
+        left: That content, by the record and the number of the need.
         memory: By record, parameters that it wrote and whose values its adjoint reads from memory.
         keeps: The user's tape keeps values.
     """
 
-    unpreserved: frozenset[tuple[int, int]] = frozenset()
-    after: frozenset[tuple[int, int]] = frozenset()
+    unpreserved: ByRecord
+    after: ByRecord
     left: dict[tuple[int, int], Any]
-    memory: dict[int, frozenset[int]]
+    memory: ByRecord
     guarded = True
 
     def preserved(self, record: Record, need: Any) -> Any:
         """Return the copy that an adjoint reads for one of its needs; None to read memory in place."""
-        key = (record.index, id(need))
-        if key in self.unpreserved:
-            return None
-        return self.left[key] if key in self.after else super().preserved(record, need)
+        index = record.index
+        unpreserved, after = self.unpreserved.get(index), self.after.get(index)
+        if unpreserved or after:
+            place = next(place for place, each in enumerate(record.needs) if each is need)
+            if unpreserved and place in unpreserved:
+                return None
+            if after and place in after:
+                return self.left[index, place]
+        return super().preserved(record, need)
 
     def in_memory(self, record: Record) -> frozenset[int]:
         """Return the parameters whose values an adjoint reads from memory."""
