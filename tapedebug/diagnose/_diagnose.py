@@ -36,7 +36,7 @@ from tapedebug.diagnose.experiments.changed_gradient import changed_gradients
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.latest import keep_latest
 from tapedebug.diagnose.multi_tape import joined, losses_for
-from tapedebug.diagnose.registry import apply_cross_tape_rules, apply_rules, rule_of
+from tapedebug.diagnose.registry import add_gap, apply_cross_tape_rules, apply_rules, rule_of
 from tapedebug.diagnose.rule import inputs_of, is_detached
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.so_far import SoFar
@@ -192,7 +192,7 @@ def _reveal(context: RuleContext, again: Rediagnose) -> None:
         with context.timer.measure("bugs that other bugs hide"):
             unmask(context, again)
     except TapedebugError as error:
-        context.skipped(f"what stands behind what was found was not looked for: {error.message}")
+        add_gap(context, "what stands behind what was found", error.message)
 
 
 def _check_tapes(tapes: Sequence[Any]) -> None:

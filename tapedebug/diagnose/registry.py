@@ -153,14 +153,14 @@ def _gaps(context: RuleContext, what: str, late: list[str]) -> Iterator[None]:
     except OutOfTime as error:
         if error.step:
             context.trace.coverage.partial = True
-            _skip(context, what, error.message)
+            add_gap(context, what, error.message)
         else:
             late.append(what)
     except NotOffered as error:
-        _skip(context, what, error.message)
+        add_gap(context, what, error.message)
     except TapedebugError as error:
         context.trace.coverage.partial = True
-        _skip(context, what, error.message)
+        add_gap(context, what, error.message)
 
     except Exception as error:  # an internal error must not lose the findings of other rules
         context.trace.coverage.partial = True
@@ -169,7 +169,7 @@ def _gaps(context: RuleContext, what: str, late: list[str]) -> Iterator[None]:
         )
 
 
-def _skip(context: RuleContext, what: str, reason: str) -> None:
+def add_gap(context: RuleContext, what: str, reason: str) -> None:
     """Add a gap to the coverage; gaps with the same reason share one note."""
     notes, end = context.trace.coverage.notes, f" not looked for: {reason}"
     for place, note in enumerate(notes):
