@@ -3,7 +3,7 @@ SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lab check test ci lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-limits bench-programs bench-ui programs fuzz compilers warp-suite warp-releases docs pictures packaging notebook format clean distclean setup system test-setup
+.PHONY: help demo lab check test ci lint python-lint js-lint python-tests js-tests browser-tests gallery bench bench-diagnoses bench-limits bench-programs bench-ui programs fuzz compilers warp-suite warp-releases docs pictures packaging notebook format clean distclean setup system test-setup
 
 PYTHON  ?= python3
 WORKERS ?= 2
@@ -146,6 +146,9 @@ bench: $(PY_STAMP) $(BENCH_STAMP)  ## all beside warp-lang, JAX and Numba by han
 	@$(BIN)/python -m tests.benchmarks.memory_budget
 	@$(BIN)/python -m tests.benchmarks.watching
 	@$(BIN)/python -m tests.benchmarks.diagnosing
+
+bench-diagnoses: $(PY_STAMP)  ## time and memory of diagnoses beside those of their tapes; writes a table of docs/performance.md
+	@$(BIN)/python -m tests.benchmarks.diagnosing --write
 
 bench-limits: $(PY_STAMP)  ## diagnoses of six tapes with three time limits each; writes a table of docs/performance.md
 	@$(BIN)/python -m tests.benchmarks.diagnosing --limits --write

@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "performance.md"
 KEPT = Path(__file__).with_name("last.json")
 BEGIN = "<!-- benchmarks: begin (`make bench` writes what follows) -->"
 END = "<!-- benchmarks: end -->"
-TARGETS = {"programs": "bench-programs", "limits": "bench-limits"}
+TARGETS = {"programs": "bench-programs", "diagnoses": "bench-diagnoses", "limits": "bench-limits"}
 """Further parts of the page, and the commands of `make` that write them."""
 NET = "(ix) the net, 40 steps"
 
