@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import tapedebug as td
 from tapedebug.aswarp import WarpImportError, as_warp, kernel_functions
+from tests.processes import ROOT
 
 pytestmark = pytest.mark.unoptimized
 
@@ -217,6 +219,15 @@ def test_cuda_is_absent_or_the_cpu(wp: Any) -> None:
         assert wp.get_stream("cuda:0") is stream
         first, last = stream.record_event(), wp.record_event()
     assert wp.get_event_elapsed_time(first, last) >= 0
+
+
+def test_what_the_page_for_users_of_warp_calls_missing_is_missing(wp: Any) -> None:
+    page = (ROOT / "docs" / "warp.md").read_text(encoding="utf-8")
+    section = page[page.index("## What is not here") :].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    names = [name for cell in cells for name in re.findall(r"`(?:wp\.)?(\w+)`", cell)]
+    assert {"Mesh", "launch_tiled", "timing_begin"} <= set(names)
+    assert [name for name in names if hasattr(wp, name)] == []
 
 
 def test_internal_modules_have_public_names_only(wp: Any) -> None:
