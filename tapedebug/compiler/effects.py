@@ -57,6 +57,7 @@ class Analysis:
         optional: Parameters that it asks whether they are there (`if a:`): None may be passed for them.
         one_sided: The variables that only one branch of an `if` assigns and that are read after it, with the
             `if`.
+        shown: Parameters that only diagnostics read: to print values, or to test them.
     """
 
     reads: frozenset[int]
@@ -75,10 +76,15 @@ class Analysis:
     fresh: frozenset[int] = frozenset()
     loops: bool = False
     one_sided: tuple[tuple[str, Span], ...] = ()
+    shown: frozenset[int] = frozenset()
+
+    def used(self, param: int) -> bool:
+        """True if the kernel reads or writes an array parameter, be it only to print or test values."""
+        return param in self.reads or param in self.writes or param in self.shown
 
     def absent(self, param: int) -> bool:
         """True if an array parameter can be None: it is unused, or the kernel tests whether it is given."""
-        return param in self.optional or param not in self.reads | self.writes
+        return param in self.optional or not self.used(param)
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,9 @@ def analysis(kernel: Lowered) -> Analysis:
         fresh=_fresh(kernel.function) - elsewhere - of["atomic_add"] - frozenset(pointers),
         loops=any(isinstance(node, For | While) for node in walk(body)),
         one_sided=kernel.one_sided,
+        shown=_all_of(read_by(op) for op in ops_of(kernel.with_diagnostics.body)) - reads - writes
+        if emitted
+        else frozenset(),
     )
 
 

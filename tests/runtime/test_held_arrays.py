@@ -283,6 +283,26 @@ def test_unused_arrays_are_not_gathered_and_none_is_empty() -> None:
     assert len(tape.records) == 1
 
 
+@wp.kernel
+def loss_of(rows: wp.array(dtype=Row), loss: wp.array(dtype=float)):
+    i = wp.tid()
+    for j in range(rows[i].n):
+        wp.atomic_add(loss, 0, rows[i].w[j] * rows[i].w[j])
+        rows[i].w[j] = 0.0
+
+
+def test_the_copies_of_the_last_launch_are_no_launches_after_the_loss() -> None:
+    rows, held = rows_of([1.0, 2.0], [3.0])
+    loss = wp.zeros(1, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(loss_of, dim=2, inputs=[rows], outputs=[loss])
+    tape.backward(loss)
+    assert [a.grad.numpy().tolist() for a in held] == [[2, 4], [6]]
+    found = wp.diagnose(tape, loss)
+    assert "gradient AGREE" in str(found).splitlines()[0]
+    assert "after-loss" not in str(found)
+
+
 def test_checks_take_the_arrays_in_elements_as_inputs() -> None:
     rows, _ = rows_of([1.0, 2.0], [3.0])
     found = wp.autograd.jacobian(total, dim=2, inputs=[rows], outputs=[wp.zeros(2, requires_grad=True)])
@@ -356,6 +376,27 @@ def test_kernels_do_not_store_arrays_in_elements() -> None:
     text = str(caught.value)
     assert "kernel `swap`: a kernel does not store arrays in the elements of `rows`" in text
     assert "rows[0] = rows[1]" in text and "^" in text
+
+
+def test_kernels_do_not_assign_arrays_to_elements() -> None:
+    @wp.kernel
+    def replaced(rows: wp.array(dtype=Row), other: wp.array(dtype=float)):
+        row = rows[0]
+        row.w = other
+        rows[0].w = row.w
+
+    with pytest.raises(wp.KernelSyntaxError, match="a kernel does not store arrays in elements, as `rows"):
+        wp.launch(replaced, dim=1, inputs=[rows_of([1.0])[0], wp.zeros(1)])
+
+
+def test_prints_read_the_arrays(capfd: pytest.CaptureFixture[str]) -> None:
+    @wp.kernel
+    def printing(rows: wp.array(dtype=Row)):
+        print(rows[0].w[1])
+        print(rows[0])
+
+    wp.launch(printing, dim=1, inputs=[rows_of([1.0, 2.0])[0]])
+    assert capfd.readouterr().out == "2.0\nRow(w=array of shape (2,), n=2)\n"
 
 
 def test_indices_are_checked_in_each_array() -> None:

@@ -100,3 +100,14 @@ def test_none_is_refused_where_the_array_is_used() -> None:
         wp.launch(plain, dim=1, inputs=[None, None], outputs=[wp.zeros(1, dtype=float)])
     assert "argument 'x' (number 1) must be array(dtype=float32); got None (NoneType)" in str(error.value)
     assert "or ask in the kernel whether it is there: `if x:`" in str(error.value)
+
+
+def test_an_array_that_is_only_printed_is_not_none():
+    @wp.kernel
+    def printing(x: wp.array(dtype=float)):
+        print(x[0])
+
+    with pytest.raises(
+        wp.LaunchError, match=r"argument 'x' \(number 1\) must be array\(dtype=float32\); got None"
+    ):
+        wp.launch(printing, dim=1, inputs=[None])

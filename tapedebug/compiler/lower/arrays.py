@@ -50,6 +50,12 @@ def place_of(ctx: Context, node: ast.expr) -> Place | StructArray | None:
     if isinstance(found, StructValue):
         return None
     if isinstance(found, View) and found.free:
+        if isinstance(found, HeldView) and isinstance(node, ast.Attribute) and is_memory(ctx, node):
+            ctx.syntax_error(
+                node,
+                f"a kernel does not store arrays in elements, as `{ast.unparse(node)} = …` would",
+                "assign the array outside the kernel, or copy its values one by one",
+            )
         if isinstance(node, ast.Name | ast.Attribute):  # which is to be another array
             return None
         if isinstance(node, ast.Subscript) and any(isinstance(n, ast.Slice) for n in ast.walk(node.slice)):

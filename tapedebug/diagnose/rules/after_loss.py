@@ -82,7 +82,7 @@ class AfterLoss(TapeRule):
         groups = _by_place(study.late)
         guilty = study.guilty(groups)
         harmless = [launch for group in groups if group not in guilty for launch in group.launches]
-        rest = [launch for launch in harmless if not study.resets(launch)]
+        rest = [launch for launch in harmless if not study.resets(launch) and not study.is_of_last(launch)]
         findings = [study.wrong(group) for group in guilty]
         return [*findings, study.needless(rest)] if rest else findings
 
@@ -176,6 +176,10 @@ class _Study:
     def resets(self, launch: Launch) -> bool:
         """Return True if a launch overwrites a loss."""
         return any(info.id in self.context.experiment.losses for info in self._written([launch]))
+
+    def is_of_last(self, launch: Launch) -> bool:
+        """Return True for a copy that the call of the last launch made, of arrays in elements of arrays."""
+        return launch.kind == "copy" and self.last is not None and launch.call_site == self.last.call_site
 
     # ------------------------------------------------------------ experiments
 

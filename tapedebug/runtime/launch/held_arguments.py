@@ -99,7 +99,7 @@ def _common(kernel: Any, value: array, leaf: Any, name: str, at: int) -> Common:
     last = at + _count(leaf.held)
     used = range(at, last)
     analysis = kernel.analysis
-    if not any(p in analysis.reads or p in analysis.writes for p in (*used, last)):
+    if not any(analysis.used(p) for p in (*used, last)):
         empty = new((0,) * value.ndim, types.vector(1 + 2 * leaf.held.ndim, types.int64))
         return Common(new((0,), leaf.held.dtype), empty, (), name)
     gathered = _here.launch
