@@ -75,6 +75,7 @@ class EarlierLaunches:
         self._held: dict[int, WarpArray] = {}
         self._held_bytes = 0
         self._viewed: dict[int, tuple[int, weakref.ref[WarpArray], bytes]] = {}
+        """By address: when an array that has views was last seen, its memory, and a sample of that then."""
 
     def note(
         self,
@@ -95,6 +96,7 @@ class EarlierLaunches:
                 self._hold(value)
         launch = EarlierLaunch(kind, kernel, name, place, clock.tick(), threads, kept, arrays)
         for value in self._with_gradient(values):
+            self._forget_overwritten(value.ptr)
             known = self._at.get(value.ptr)
             if known is None:
                 if len(self._at) >= REMEMBERED:
@@ -128,15 +130,25 @@ class EarlierLaunches:
     def written(self, array: WarpObject) -> None:
         """Forget what wrote an array, because something else writes it now."""
         if self._at:
-            address = getattr(array, "ptr", None) or 0
-            self._at.pop(address, None)
-            self._viewed.pop(address, None)
+            self._at.pop(getattr(array, "ptr", None) or 0, None)
 
     def viewed(self, array: WarpObject) -> None:
         """Note that the program may write an array through a view of NumPy or PyTorch from now on."""
-        if self._at and type(array) is self._array and array.ptr in self._at and is_on_host(array.device):
-            base = base_of(array)
-            self._viewed[array.ptr] = clock.tick(), weakref.ref(base), sample(base)
+        if type(array) is self._array and array.requires_grad and array.ptr and is_on_host(array.device):
+            self._forget_overwritten(array.ptr)
+            if array.ptr not in self._viewed and len(self._viewed) >= REMEMBERED:
+                del self._viewed[next(iter(self._viewed))]
+            self._sample(array)
+
+    def ran(self, values: Iterable[Any]) -> None:
+        """Note that a launch has run with some arguments: it may have written what there are views of."""
+        for value in self._with_gradient(values) if self._viewed else ():
+            if value.ptr in self._viewed:
+                self._sample(value)
+
+    def _sample(self, array: WarpArray) -> None:
+        base = base_of(array)
+        self._viewed[array.ptr] = clock.tick(), weakref.ref(base), sample(base)
 
     def reversed(self, kernel: WarpObject) -> None:
         """Note that the program runs the adjoint of a kernel itself."""
@@ -147,18 +159,20 @@ class EarlierLaunches:
     def at(self, address: int) -> list[EarlierLaunch]:
         """Return the launches that got an array at an address, the last first.
 
-        If its values have changed since the program took a view of it, these are the launches since then.
+        Those before a change through a view are not among them.
         """
-        launches = self._at.get(address, [])[::-1]
+        self._forget_overwritten(address)
+        return self._at.get(address, [])[::-1]
+
+    def _forget_overwritten(self, address: int) -> None:
+        """Forget the launches after which the program has changed an array through a view."""
         time, ref, before = self._viewed.get(address, (0, None, b""))
-        if launches and ref is not None:
+        if ref is not None and address in self._at:
             base = ref()
             if base is None or sample(base) != before:
-                return [each for each in launches if each.clock > time]
-        return launches
+                self._at[address] = [each for each in self._at[address] if each.clock > time]
 
     def _forget(self) -> None:
         """Forget the older half of the addresses."""
         for address in list(self._at)[: REMEMBERED // 2]:
             del self._at[address]
-            self._viewed.pop(address, None)

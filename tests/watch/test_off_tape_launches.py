@@ -301,8 +301,47 @@ def test_what_is_overwritten_with_constants_before_the_tape_is_not_named(between
     assert not any("before the tape began" in note for note in found.coverage.notes)
 
 
+def launched_again(y):
+    wp.launch(programs.total, dim=3, inputs=[y], outputs=[zeros(1)])
+
+
+@pytest.mark.parametrize("again", [launched_again, lambda y: y.numpy(), lambda y: None])
+def test_what_a_view_made_before_overwrites_before_the_tape_is_not_named(again):
+    with td.watch_warp() as session:
+        x, y, loss = ones(3), zeros(3), zeros(1)
+        view = y.numpy()
+        wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+        view[:] = 3.0
+        again(y)
+        with wp.Tape() as tape:
+            wp.launch(programs.total, dim=3, inputs=[y], outputs=[loss])
+        tape.backward(loss)
+        assert not x.grad.numpy().any()
+    assert td.diagnose(session.tapes[-1], progress=False).findings == []
+
+
+def test_what_is_computed_anew_after_a_view_was_made_is_named():
+    with td.watch_warp() as session:
+        x, y, loss = ones(3), zeros(3), zeros(1)
+        view = y.numpy()
+        for _ in range(2):
+            view[:] = 3.0
+            wp.launch(programs.square, dim=3, inputs=[x], outputs=[y])
+        with wp.Tape() as tape:
+            wp.launch(programs.total, dim=3, inputs=[y], outputs=[loss])
+        tape.backward(loss)
+        assert not x.grad.numpy().any()
+    _, (finding,) = messages(session)
+    assert (finding.rule, finding.arrays) == ("disconnected", ["y"])
+
+
 def changed_in_place(x, y):
     wp.launch(programs.scale, dim=3, inputs=[y, 2.0])
+
+
+def changed_in_place_with_a_view(x, y):
+    y.numpy()
+    changed_in_place(x, y)
 
 
 def changed_in_part(x, y):
@@ -313,7 +352,10 @@ def looked_at(x, y):
     assert y.numpy().tolist() == [4.0, 4.0, 4.0]
 
 
-@pytest.mark.parametrize("between", [changed_in_place, changed_in_part, looked_at])
+@pytest.mark.parametrize(
+    "between",
+    [changed_in_place, changed_in_place_with_a_view, changed_in_part, looked_at],
+)
 def test_what_is_changed_but_not_overwritten_before_the_tape_is_named(between):
     with td.watch_warp() as session:
         x = forgotten(launched, between=between)

@@ -83,7 +83,9 @@ class LaunchCalls(Calls):
             elif not is_command and self.earlier.wants(given):
                 place = place_in(user_frame(4)).span
                 self.earlier.note("launch", kernel, _name(kernel), place, given, _threads(dim))
-            return original(*args, **named)
+            result = original(*args, **named)
+            self.earlier.ran(given)
+            return result
         at = place_in(user_frame(4))  # the frames of this method, its entry and the redirection are known
         if is_adjoint:
             self.earlier.reversed(kernel)
@@ -242,9 +244,10 @@ class LaunchCalls(Calls):
         self, kernel: WarpObject, values: list[Any], place: Span, run: Callable[[], Any], threads: int
     ) -> Any:
         """Run a launch that no tape records, and note what it writes for the live tapes."""
-        self.unwritten.all_written(values)
-        if self.earlier.wants(values):
-            self.earlier.note("launch", kernel, _name(kernel), place, values, threads)
+        given = values
+        self.unwritten.all_written(given)
+        if self.earlier.wants(given):
+            self.earlier.note("launch", kernel, _name(kernel), place, given, threads)
         try:
             arrays, leaves, values = self._forms.arguments(kernel, values)
             form = self._forms.form(kernel, values, arrays, leaves)
@@ -255,7 +258,9 @@ class LaunchCalls(Calls):
             self.recording.skip(None, f"the launch of {_name(kernel)}", reason_of(error), place)
             self.recording.anything_written()
             return run()
-        return self.recording.outside(run, written, "launch", place, ("launch", _name(kernel), read))
+        result = self.recording.outside(run, written, "launch", place, ("launch", _name(kernel), read))
+        self.earlier.ran(given)
+        return result
 
     def _note_gradients(self, gradients: Sequence[tuple[WatchedArray, Use]], place: Span) -> None:
         """Note that a launch reads or writes gradients as its arguments."""
