@@ -33,7 +33,7 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
 
 
 def test_the_limit_is_a_multiple_of_the_program_and_at_least_some_seconds() -> None:
-    assert default_limit(0.1) == ProcessorLimit(2.0, 6.0)
+    assert default_limit(0.1) == ProcessorLimit(1.6, 6.0)
     assert default_limit(10.0) == ProcessorLimit(15.0, 50.0)
     assert default_limit(10.0, spent=5.0) == ProcessorLimit(10.0, 45.0)
     assert default_limit(10.0, spent=99.0).seconds > 0

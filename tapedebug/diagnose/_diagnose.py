@@ -55,9 +55,6 @@ if TYPE_CHECKING:
 VERDICT_SHARE = 0.6
 """The share of `max_seconds` for the end-to-end verdict; the rest is for its explanation."""
 
-VERDICT_FIRST = 0.85
-"""The same if a wrong gradient gets more time to be explained."""
-
 SUMMARISED = 1 << 27
 """Bytes of versions up to which a diagnosis also summarises their values, for the panel."""
 
@@ -120,11 +117,10 @@ def diagnose(
         pairs = zip(tapes, losses_for(tapes, loss), strict=True)
         first = functools.partial(_context, inputs=inputs, pace=pace, summarise=False, so_far=known)
         found = [(known.follow(first(item, own)), own, item) for item, own in pairs]
-        share = VERDICT_FIRST if pace.explains_wrong else VERDICT_SHARE
         if len(found) > 1:  # now that kernels are compiled, a verdict that was not reached may be quick
             found = [
                 (known.follow(first(item, own)), own, item)
-                if _is_late(context) and pace.has_share(share)
+                if _is_late(context) and pace.has_share(VERDICT_SHARE)
                 else (context, own, item)
                 for context, own, item in found
             ]
@@ -359,8 +355,7 @@ def _end_to_end(
             so_far.compared(trace, list(compared.values()), len(leaves))
 
     try:
-        share = VERDICT_FIRST if pace.explains_wrong else VERDICT_SHARE
-        with pace.share(share, DIRECTIONS) as seconds:
+        with pace.share(VERDICT_SHARE, DIRECTIONS) as seconds:
             pace.begin("comparing the gradient with differences of the loss")
             result = end_to_end(
                 recorded.tape,

@@ -28,15 +28,19 @@ class NarrowMemory:
 
     Args:
         sizes: The size in bytes of each region of the program.
+        before: Memory for the values; by default new memory.
+        adjoint: Memory for the adjoints; by default new memory.
     """
 
-    def __init__(self, sizes: Mapping[Hashable, int]) -> None:
-        self._sizes = sizes
+    def __init__(
+        self, sizes: Mapping[Hashable, int], before: Memory | None = None, adjoint: Memory | None = None
+    ) -> None:
+        self._sizes, self._before, self._adjoint = sizes, before, adjoint
 
     @cached_property
     def before(self) -> Memory:
         """The values that a step runs on, or those before it."""
-        return Memory.zeros(self._sizes)
+        return self._before or Memory.zeros(self._sizes)
 
     @cached_property
     def after(self) -> Memory:
@@ -46,7 +50,7 @@ class NarrowMemory:
     @cached_property
     def adjoint(self) -> Memory:
         """The adjoints."""
-        return Memory.zeros(self._sizes)
+        return self._adjoint or Memory.zeros(self._sizes)
 
 
 class _Range(NamedTuple):
@@ -85,21 +89,26 @@ class NarrowedStep:
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         """Run the adjoint on rounded values and adjoints."""
         narrow = self._memory
-        self._rounded(before, narrow.before)
+        self._rounded(before, narrow.before, given=True)
         found = narrow.before
         if self._reads_after and after is not before:
             found = narrow.after
-            self._rounded(after, found)
+            self._rounded(after, found, given=True)
         ranges = [(each, each.bits.copy()) for each in self._rounded(adjoint, narrow.adjoint)]
         self._operation.vjp(narrow.before, found, narrow.adjoint)
         _widen(ranges)
 
-    def _rounded(self, wide: Memory, narrow: Memory) -> list[_Range]:
-        """Round what the operation uses; return the ranges."""
-        key = self, narrow
+    def _rounded(self, wide: Memory, narrow: Memory, *, given: bool = False) -> list[_Range]:
+        """Round what the operation uses, or what its adjoint is given of the values; return the ranges."""
+        key = self, narrow, given
         ranges: list[_Range] | None = wide.bound.get(key)
         if ranges is None:
-            ranges = wide.bound[key] = [_range(wide, narrow, each) for each in self._operation.accesses]
+            used = [
+                each
+                for each in self._operation.accesses
+                if not given or each.reads or each.needs_before or each.needs_after
+            ]
+            ranges = wide.bound[key] = [_range(wide, narrow, each) for each in used]
         with np.errstate(over="ignore", invalid="ignore"):
             for each in ranges:
                 each.narrow[:] = each.wide

@@ -67,7 +67,7 @@ class OperationReplay:
         self.operations: list[ExecutableOperation] = list(tape.operations)
         self._kept = tape.idle_replays.take(tape, float64)
         self.wide, self.sizes = self._kept.wide, self._kept.sizes
-        self.memory, self.adjoint = self._kept.values, self._kept.adjoint
+        self.memory = self._kept.values
         self.before, self.after = self._kept.before, self._kept.after
         self.pulse: Callable[[], None] | None = None
         self.on_outside: Callable[[Any], Any] | None = None
@@ -103,6 +103,13 @@ class OperationReplay:
     def use(self, index: int, step: Step) -> None:
         """Run another step for an operation in all further runs of this replay."""
         self._steps[index] = step
+
+    @property
+    def adjoint(self) -> Memory:
+        """The memory of the adjoints."""
+        if self._kept.has_earlier_adjoints:
+            self._kept.clear_adjoint()
+        return self._kept.adjoint
 
     @property
     def records(self) -> list[ExecutableOperation]:
@@ -377,6 +384,7 @@ class OperationReplay:
         self._kept.has_adjoints = True
         for loaded in self._loaded:
             loaded.clear()
+        adjoint = self.adjoint
         current = self._as_they_ended() if consume == "current" else None
         for index in reversed(range(stop, first)):
             if self.pulse is not None:
@@ -386,9 +394,9 @@ class OperationReplay:
                 if current is not None and operation.capability(ReadsStoredValues) is None:
                     program = operation.capability(ProgramReverse)
                     if program is None:
-                        step.vjp(current, current, self.adjoint)
+                        step.vjp(current, current, adjoint)
                     else:
-                        program.program_vjp(step, current, self.adjoint)
+                        program.program_vjp(step, current, adjoint)
                 else:
                     self._pull(operation, step)
             if self.after_adjoint is not None:

@@ -76,10 +76,10 @@ class FoundValues:
                 self._zero.append((start, stop))
             start = stop
 
-    def load(self, memory: Memory) -> None:
-        """Write the values to memory that `Memory.zeros` made."""
+    def load(self, memory: Memory, *, new: bool = False) -> None:
+        """Write the values to memory that `Memory.zeros` made; if it is `new`, it is zero."""
         assert memory.block is not None
-        for start, stop in self._zero:
+        for start, stop in () if new else self._zero:
             memory.block[start:stop] = 0
         for region, content in self._contents:
             memory.bytes[region][:] = content
@@ -103,6 +103,8 @@ class ReplayMemory:
         is_changed: It is not fit for another replay.
         has_adjoints: Adjoints may have been written. Clearing memory that was never used takes longer than a
             run of the tape: the operating system has to find pages for it.
+        has_earlier_adjoints: They are those of an earlier replay. Most replays run forward only: they are
+            cleared when someone looks at them.
     """
 
     def __init__(
@@ -123,18 +125,20 @@ class ReplayMemory:
         narrow = NarrowMemory(self.sizes) if narrow is None else narrow
         self.steps = [_step(operation, float64, narrow) for operation in tape.operations]
         self.ranges: list[OperationRanges | None] = [None] * self.count
-        self.is_changed = self.has_adjoints = False
+        self.is_changed = self.has_adjoints = self.has_earlier_adjoints = False
+        self._is_new = True
 
     def restart(self) -> None:
         """Fill the memory with the values that the tape found."""
-        self.found.load(self.values)
+        self.found.load(self.values, new=self._is_new)
+        self._is_new = False
 
     def clear_adjoint(self) -> None:
         """Set all adjoints to zero."""
         assert self.adjoint.block is not None
         if self.has_adjoints:
             self.adjoint.block[:] = 0
-        self.has_adjoints = False
+        self.has_adjoints = self.has_earlier_adjoints = False
 
     def memory_at_end(self) -> Memory:
         """Return a copy of the memory, for the writes after the last operation."""
@@ -192,16 +196,28 @@ class IdleReplays:
         for found in [each for each in self._idle if each.float64 == float64]:
             self._idle.remove(found)
             if found.count == len(tape.operations):
-                found.clear_adjoint()
+                found.has_earlier_adjoints = found.has_adjoints
                 return found
         key = float64, len(tape.operations), len(tape.regions)
         if not self._depth:
             return ReplayMemory(tape, float64)
-        if key not in self._narrow:
-            self._narrow[key] = NarrowMemory({region: region.nbytes for region in tape.regions})
-        made = ReplayMemory(tape, float64, self._found.get(key), self._narrow[key])
+        if float64 and key not in self._narrow:
+            self._narrow[key] = self._new_narrow(tape)
+        made = ReplayMemory(tape, float64, self._found.get(key), self._narrow.get(key))
         self._found[key] = made.found
         return made
+
+    def _new_narrow(self, tape: OperationTape) -> NarrowMemory:
+        """Return memory for steps without a float64 form: that of an idle replay in float32, if there is one.
+
+        The operating system has found pages for it, and launches are bound to it.
+        """
+        sizes = {region: region.nbytes for region in tape.regions}
+        for idle in [each for each in self._idle if not each.float64 and each.sizes == sizes]:
+            if idle.count == len(tape.operations) and tape.float64_obstacle():
+                self._idle.remove(idle)
+                return NarrowMemory(sizes, idle.values, idle.adjoint)
+        return NarrowMemory(sizes)
 
     def give(self, memory: ReplayMemory) -> None:
         """Keep the memory of a replay that has ended."""

@@ -263,6 +263,27 @@ def test_inputs_that_no_joint_direction_tells_apart_are_undecidable_when_time_is
     assert note in result.coverage.notes
 
 
+def test_a_group_that_one_direction_does_not_confirm_is_divided_at_once(slow: None) -> None:
+    arrays = inputs(8)
+    loss = k.vector([0.0])
+    with wp.Tape() as tape:
+        for number, x in enumerate(arrays):
+            wp.launch(one_of_them, 40, inputs=[x, 11, 0.9 if number == 3 else 1.0, loss])
+    displaced: list[tuple[int, int]] = []
+    displace = JointDirections._displace
+
+    def counted(self: JointDirections, group: Any, number: int) -> Any:
+        displaced.append((len(group), number))
+        return displace(self, group, number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JointDirections, "_displace", counted)
+        patch.setattr(check, "plan_directions", lambda *_: DirectionPlan(Effort(1, 1), 2, 0))
+        result = end_to_end(tape, loss, arrays)
+    assert [each.verdict for each in result.inputs].count("WRONG") == 1
+    assert displaced[:2] == [(8, 0), (4, 0)]  # and not (8, 1)
+
+
 def test_a_verdict_that_needs_more_time_is_undecidable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

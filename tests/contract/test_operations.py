@@ -9,7 +9,7 @@ from tapedebug import TapeError, contract
 from tapedebug._float32_slope import fitted_slope, slope
 from tapedebug._progress import Progress
 from tapedebug._time_limit import OutOfTime, enforced
-from tapedebug.operations import Memory, Region, outside_writes
+from tapedebug.operations import Memory, Region, RunsInFloat64, outside_writes
 from tapedebug.operations.adjoint_values import given_values
 from tapedebug.operations.narrowed import NarrowedStep, NarrowMemory
 from tapedebug.operations.replay_memory import ReplayMemory
@@ -457,6 +457,45 @@ def test_a_slope_counts_as_compared_after_two_displacements():
     with enforced(Limit(False, 60.0)):
         fitted_slope(lambda t: tried.append(t) or float(np.float32(np.exp(0.3 * t))), 6e-8)
     assert calls[0] == 11
+
+
+def test_adjoints_of_an_earlier_replay_are_cleared_when_someone_looks_at_them():
+    x, y, loss = array([1.0, 2.0]), zeros(2), zeros(1)
+    with Tape() as tape:
+        square(x, y)
+        total(y, loss)
+    with tape.idle_replays.reused():
+        first = tape.new_replay().forward()
+        first.backward({loss: np.ones(1)})
+        kept = first._kept
+        del first
+        second = tape.new_replay()
+        assert second._kept is kept
+        second.forward_only = True
+        second.forward()
+        assert kept.adjoint.view(x).any()
+        assert not second.gradient(x).any()
+        second.set_gradient(x, np.ones(2))
+        np.testing.assert_array_equal(second.gradient(x), [1, 1])
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_steps_in_float32_take_over_the_memory_of_an_idle_replay(in_use):
+    x, y = array(np.arange(3.0)), zeros(3)
+    with Tape() as tape:
+        square(x, y)
+    tape.operations[0].capabilities.pop(RunsInFloat64)
+    with tape.idle_replays.reused():
+        first = tape.new_replay().forward()
+        memory, kept = first.memory, first if in_use else None
+        del first
+        wide = tape.new_replay(float64=True)
+        wide.set(x, np.full(3, 5.0))
+        np.testing.assert_array_equal(wide.forward().values(y), [25, 25, 25])
+        assert (wide._steps[0]._memory.before is memory) != in_use
+        second = kept or tape.new_replay().forward()
+        np.testing.assert_array_equal(second.values(y), [0, 1, 4])
+        assert (second.memory is memory) == in_use
 
 
 def test_a_step_in_float32_rounds_what_its_adjoint_reads():

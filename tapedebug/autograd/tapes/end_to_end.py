@@ -272,11 +272,12 @@ def _check_inputs(
         program.notes.append(UNMATCHED)
     consumed = None if last or not program.inputs else _consumed(program)
     program.forget()
+    for port in program.inputs:
+        program.values(port)  # they are kept; a replay that stands at the beginning is not
+    program.forget()
     value64 = program.base
     if not program.inputs:
         return [], dot, value, value64, None
-    for port in program.inputs:
-        program.values(port)  # they are kept; a replay that stands at the beginning is not
     gradients = _gradients(program, consumed, checkpoint)
     retention.release()  # differences of the loss need no values that adjoints read
     plan = plan_directions(program, directions, max_seconds)

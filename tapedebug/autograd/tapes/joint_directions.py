@@ -137,6 +137,8 @@ class JointDirections:
             for port in group:
                 own = [probes[port] for probes in found]
                 self.doubts[port] = own if confirmed else list(map(_doubtful, own))
+            if not confirmed:  # another direction would not change that
+                break
         doubts = {port: self.doubts.pop(port) for port in group}
         if confirmed:
             self.probes |= doubts

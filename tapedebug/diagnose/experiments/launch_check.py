@@ -50,6 +50,8 @@ class DirectionalSlope:
 def launch_slopes(replay: Replay, launch: int) -> list[DirectionalSlope]:
     """Compare the adjoint of a launch with finite differences, in float64 if that is possible.
 
+    A direction that refutes the adjoint of an array is the last one of that array.
+
     Args:
         replay: The tape.
         launch: The launch.
@@ -72,6 +74,8 @@ def launch_slopes(replay: Replay, launch: int) -> list[DirectionalSlope]:
             right, bar = point.difference(a, direction)
             size = float(np.linalg.norm(gradient * direction))
             found.append(DirectionalSlope(param, float(np.sum(gradient * direction)), right, bar, size))
+            if found[-1].off:
+                break
     return found
 
 

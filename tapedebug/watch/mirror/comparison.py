@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tapedebug._dataclass import dataclass
-from tapedebug._float_types import float_info, is_short_float
+from tapedebug._float_types import are_equal, float_info, is_float, is_short_float
 from tapedebug.contract import Access, Array, Values
 from tapedebug.operations.memory import Memory
 
@@ -75,6 +75,8 @@ def differences_between(accesses: Sequence[Access], one: Memory, other: Memory) 
 
 def _largest(access: Access, mirrored: Values, native: Values, rounding: float) -> Difference | None:
     """Return the largest difference of two arrays; None if they are equal, NaN to NaN."""
+    if are_equal(mirrored, native, equal_nan=is_float(native.dtype)):
+        return None
     one, other = mirrored.astype(np.float64), native.astype(np.float64)
     same = (one == other) | (np.isnan(one) & np.isnan(other))
     if same.all():
