@@ -303,6 +303,19 @@ def test_the_copies_of_the_last_launch_are_no_launches_after_the_loss() -> None:
     assert "after-loss" not in str(found)
 
 
+def test_the_arrays_have_the_names_of_their_elements() -> None:
+    def made() -> wp.Tape:
+        rows, _ = rows_of([1.0, 2.0], [3.0])
+        alone = wp.array([rows[1]], dtype=Row)
+        with wp.Tape() as tape:
+            wp.launch(total, dim=2, inputs=[rows], outputs=[wp.zeros(2, requires_grad=True)])
+            wp.launch(total, dim=1, inputs=[alone], outputs=[wp.zeros(1)])
+        return tape
+
+    trace = made().trace()
+    assert {"rows[0].w", "rows[1].w", "rows.w", "rows.w.places"} <= {array.label for array in trace.arrays}
+
+
 def test_checks_take_the_arrays_in_elements_as_inputs() -> None:
     rows, _ = rows_of([1.0, 2.0], [3.0])
     found = wp.autograd.jacobian(total, dim=2, inputs=[rows], outputs=[wp.zeros(2, requires_grad=True)])

@@ -16,6 +16,7 @@ from tapedebug.runtime.memory import struct_fields
 from tapedebug.runtime.memory.array import array, new
 from tapedebug.runtime.memory.held_arrays import Common, common, may_hold, overlapping, unrecorded
 from tapedebug.runtime.memory.transfer import copy
+from tapedebug.runtime.state import state
 
 
 class gathering:
@@ -43,8 +44,8 @@ class gathering:
     def __exit__(self, *error: object) -> None:
         _here.launch = None
         if error[0] is None and not self.adjoint:
-            for one in self.written:
-                _transfer([(source, part) for source, part in one.segments], recorded=self.record_tape)
+            for held in self.written:
+                _transfer([(one.source, one.copy) for one in held.segments], recorded=self.record_tape)
 
 
 class _Here(threading.local):
@@ -118,7 +119,10 @@ def _common(kernel: Any, value: array, leaf: Any, name: str, at: int) -> Common:
                 hint="make them views of one array (`whole[a:b]`), or use a tape",
             )
         recorded = gathered is not None and gathered.record_tape
-        _transfer([(part, source) for source, part in one.segments], recorded=recorded)
+        _transfer([(part.copy, part.source) for part in one.segments], recorded=recorded)
+        if recorded and state.tape is not None:
+            for part in one.segments:
+                state.tape.name_array(part.source, part.name)
     if gathered is not None:
         gathered.known[key] = (value, one)
         if one.segments and not analysis.writes.isdisjoint(used):
@@ -174,9 +178,9 @@ def refuse_overlaps(kernel: Any, args: Sequence[Any]) -> None:
             (other.name, source)
             for other in copied
             if other is not one and (written or any(other is w for w in gathered.written))
-            for source, _ in other.segments
+            for source, *_ in other.segments
         ]
-        for source, _ in one.segments:
+        for source, *_ in one.segments:
             met = overlapping(source, (a for _, a in others))
             if met is not None:
                 name = next(name for name, a in others if a is met)

@@ -40,10 +40,12 @@ class Segment(NamedTuple):
     Attributes:
         source: Their memory, as one array of one dimension.
         copy: The part of the common array that is its copy.
+        name: The first of these arrays, as a program names it: `rows[0].values`.
     """
 
     source: array
     copy: array
+    name: str
 
 
 class Common(NamedTuple):
@@ -150,12 +152,14 @@ def common(holders: array, leaf: Any, name: str) -> Common:
         sizes = (highs - lows) // item
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         data = new((int(offsets[-1]),), kind.dtype, requires_grad=gradient)
-        parts = []
+        parts, elements = [], np.argwhere(filled)[seen[order]]
+        whole, field = name.removesuffix(f".{'.'.join(leaf.path)}"), ".".join(leaf.path)
         for k, (buffer, begin, size) in enumerate(zip(buffers, lows.tolist(), sizes.tolist(), strict=True)):
             assert buffer is not None
             source = make(buffer, begin, kind.dtype, (size,), (item,))
             source.requires_grad = gradient and bool(graded[number == k].any())
-            parts.append(Segment(source, data[int(offsets[k]) : int(offsets[k + 1])]))
+            label = f"{whole}[{', '.join(map(str, elements[k]))}].{field}"
+            parts.append(Segment(source, data[int(offsets[k]) : int(offsets[k + 1])], label))
         segments = tuple(parts)
         first = offsets[number] + (start[filled] - lows[number]) // item
     entry = types.vector(1 + 2 * ndim, types.int64)
