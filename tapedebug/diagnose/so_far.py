@@ -101,3 +101,9 @@ def _copied(finding: Finding) -> Finding:
     copied.launches, copied.arrays = list(finding.launches), list(finding.arrays)
     copied.evidence = dict(finding.evidence)
     return copied
+
+
+def rules_left(trace: Trace) -> int | None:
+    """Return the number of rules that an unfinished diagnosis has yet to run; None if it is unknown."""
+    notes = [note for note in trace.coverage.notes if note.startswith(WAITING)]
+    return len(notes[-1].split(", ")) if notes else None

@@ -15,18 +15,27 @@ from tapedebug import _shell
 from tapedebug._errors import TapeError
 from tapedebug.diagnose import diagnose
 from tapedebug.notebook._cell_marks import cell_marks
+from tapedebug.notebook._update_pace import UpdatePace
 from tapedebug.notebook.display import write_report
 from tapedebug.notebook.record_next_cell import next_cell
 from tapedebug.panel.check_runner import CheckRunner, checked_tapes, describe
 from tapedebug.panel.execution_lock import execution_lock
 from tapedebug.panel.pair_mask import check_mask
-from tapedebug.panel.panel_source import PanelSource, default_mask, remember, subject_of, tape_row
+from tapedebug.panel.panel_source import (
+    PanelSource,
+    default_mask,
+    remember,
+    row_follows,
+    subject_of,
+    tape_row,
+)
 from tapedebug.panel.queries import answer_later
 
 if TYPE_CHECKING:
     from comm.base_comm import BaseComm
 
     from tapedebug.runtime import Tape
+    from tapedebug.trace import Trace
 
 TARGET = "tapedebug"
 
@@ -154,13 +163,22 @@ class Connection:
         return "done", {"message": f"Report written to {target}"}
 
     def _diagnose(self, question: dict[str, Any], request: int | None) -> None:
-        """Diagnose a tape in a thread, and answer with the list of tapes when it is done."""
+        """Diagnose a tape in a thread; send its row with the findings so far, and then the list of tapes."""
         tape = find_tape(question.get("tape"))
 
         def work() -> None:
             try:
                 with execution_lock.for_check(lambda: None, f"the diagnosis of tape {tape.id}"):
-                    remember(tape, _shell.in_namespace(lambda: diagnose(tape, progress=False)))
+                    with row_follows(tape) as take:
+
+                        def show(trace: Trace) -> None:
+                            take(trace)
+                            self._say("row", row=row_of(tape))
+
+                        found = _shell.in_namespace(
+                            lambda: diagnose(tape, progress=False, so_far=UpdatePace(show))
+                        )
+                        remember(tape, found)
                     rows = tape_rows()
                 self._say("tapes", request=request, tapes=rows)
             except Exception as error:
@@ -192,6 +210,11 @@ def find_tape(number: object) -> Tape:
     raise TapeError(f"Tape {number} no longer exists. Live tapes: {known}.")
 
 
+def row_of(tape: Tape) -> dict[str, Any]:
+    """Return the side bar's row of a tape."""
+    return {**tape_row(tape), "checking": tape.id in checked_tapes()}
+
+
 def tape_rows() -> list[dict[str, Any]]:
     """Return the side bar's row of each live tape, newest first, without any computation.
 
@@ -201,9 +224,7 @@ def tape_rows() -> list[dict[str, Any]]:
 
     for attempt in range(5):
         try:
-            checked = checked_tapes()
-            tapes = sorted(live_tapes(), key=lambda tape: -tape.id)
-            return [{**tape_row(tape), "checking": tape.id in checked} for tape in tapes]
+            return [row_of(tape) for tape in sorted(live_tapes(), key=lambda tape: -tape.id)]
         except RuntimeError:
             if attempt == 4:
                 raise

@@ -9,7 +9,6 @@ Their options are the Python keywords of the functions that they call, see `_opt
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from tapedebug.notebook._magic_base import Base, usage_errors
 from tapedebug.notebook._open_panels import LOWEST, open_panel
 from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.notebook._report_magics import ReportMagics
+from tapedebug.notebook._update_pace import UpdatePace
 from tapedebug.notebook._warp_cell import WarpCell, reverse
 from tapedebug.panel.panel_source import made_in, named, remember, subject_of, text_of, undiagnosed
 from tapedebug.runtime import Tape
@@ -108,13 +108,6 @@ def _height(text: str) -> float:
 
 
 _height.__name__ = "number"  # as messages of argparse call it
-
-
-BETWEEN_UPDATES = 0.3
-"""Shortest time in seconds between two updates of a panel while its tape is diagnosed."""
-
-UPDATES = 10.0
-"""The same in times of what the last update took, so that updates take less than a tenth of the time."""
 
 
 @magics_class
@@ -365,7 +358,7 @@ class TapeMagics(Base):
 
 
 class PanelFollower:
-    """Shows an unfinished diagnosis in a panel, so rarely that it takes little of the diagnosis' time.
+    """Shows an unfinished diagnosis in a panel, now and then.
 
     Args:
         panel: The panel of the tape.
@@ -375,16 +368,12 @@ class PanelFollower:
     def __init__(self, panel: TapeDebugger, tape: RecordedTape) -> None:
         self._panel, self._tape = panel, tape
         self._trace: Trace | None = None
-        self._next = 0.0
+        self._show = UpdatePace(panel.show_so_far)
 
     def __call__(self, trace: Trace) -> None:
         """Show a trace, unless another one was shown a moment ago."""
         self._trace = named(self._tape, trace)
-        began = time.monotonic()
-        if began >= self._next:
-            self._panel.show_so_far(trace)
-            ended = time.monotonic()
-            self._next = ended + max(BETWEEN_UPDATES, UPDATES * (ended - began))
+        self._show(trace)
 
     def end(self) -> None:
         """Show the last trace, also in the saved output."""

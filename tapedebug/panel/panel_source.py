@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from tapedebug.contract import (
 from tapedebug.diagnose import Diagnosis
 from tapedebug.diagnose.formatting import format_diagnosis
 from tapedebug.diagnose.latest import keep_latest, latest_diagnosis
+from tapedebug.diagnose.so_far import rules_left
 from tapedebug.trace import Trace
 from tapedebug.trace.engine_notes import engine_title
 from tapedebug.trace.json_codec import encode
@@ -33,7 +35,7 @@ from tapedebug.trace.replayed_values import add_summaries
 
 if TYPE_CHECKING:
     from tapedebug.diagnose import Diagnosis
-    from tapedebug.trace import Trace
+    from tapedebug.trace import Finding, Trace
     from tapedebug.trace.recording import TraceBinding
 
 MOST_SUMMARISED = 1 << 27
@@ -43,6 +45,8 @@ MOST_REPLAYED = 10_000
 
 _NAMES: weakref.WeakKeyDictionary[RecordedTape, str] = weakref.WeakKeyDictionary()
 _CELLS: weakref.WeakKeyDictionary[RecordedTape, tuple[str, str]] = weakref.WeakKeyDictionary()
+_UNFINISHED: weakref.WeakKeyDictionary[RecordedTape, dict[str, Any]] = weakref.WeakKeyDictionary()
+"""For each tape that is being diagnosed for the side bar, the part of its row that is known so far."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +186,6 @@ def made_at(subject: PanelSource) -> Hashable:
 
 def tape_row(tape: RecordedTape) -> dict[str, Any]:
     """Return the row of a live tape in the side bar, without any computation."""
-    diagnosis = diagnosis_of(tape)
     made, retention = tape.created_at, tape.capability(Retention)
     place = "" if made is None else f"{display_file(made.file)}:{made.line}"
     arrays = [access.array for operation in tape.operations for access in operation.accesses]
@@ -197,10 +200,45 @@ def tape_row(tape: RecordedTape) -> dict[str, Any]:
         "backwardRuns": len(tape.reverse_passes),
         "preservedBytes": 0 if retention is None else retention.preserved_bytes,
         "recording": tape.is_recording,
+        "diagnosing": tape in _UNFINISHED,
+        **_result_now(tape),
+    }
+
+
+def _result_now(tape: RecordedTape) -> dict[str, Any]:
+    """Return the part of a tape's row that its diagnosis gives, finished or not."""
+    if tape in _UNFINISHED:
+        return _UNFINISHED[tape]
+    diagnosis = diagnosis_of(tape)
+    return {
         "verdict": "NOT CHECKED" if diagnosis is None else diagnosis.verdict,
         "partial": diagnosis is not None and diagnosis.coverage.partial,
-        "findings": None if diagnosis is None else count_findings(diagnosis),
+        "findings": None if diagnosis is None else count_findings(diagnosis.findings),
+        "rulesLeft": None,
     }
+
+
+@contextmanager
+def row_follows(tape: RecordedTape) -> Iterator[Callable[[Trace], None]]:
+    """Context of a diagnosis; the row of the tape in the side bar has its verdict and findings so far.
+
+    Yields:
+        The function that takes them, with the trace of `diagnose(so_far=…)`.
+    """
+
+    def take(trace: Trace) -> None:
+        _UNFINISHED[tape] = {
+            "verdict": trace.verdict,
+            "partial": True,
+            "findings": count_findings(trace.findings),
+            "rulesLeft": rules_left(trace),
+        }
+
+    _UNFINISHED[tape] = {"verdict": "NOT CHECKED", "partial": True, "findings": None, "rulesLeft": None}
+    try:
+        yield take
+    finally:
+        _UNFINISHED.pop(tape, None)
 
 
 def _name_now(tape: RecordedTape) -> str:
@@ -212,10 +250,10 @@ def _name_now(tape: RecordedTape) -> str:
     return next(own, "" if isinstance(variables.get(before), type(held)) else before)
 
 
-def count_findings(diagnosis: Diagnosis) -> dict[str, int]:
+def count_findings(findings: Sequence[Finding]) -> dict[str, int]:
     """Return the number of findings of each severity."""
     counts = {"error": 0, "warning": 0, "info": 0}
-    for finding in diagnosis.findings:
+    for finding in findings:
         counts[finding.severity] += 1
     return counts
 

@@ -80,7 +80,7 @@ def record(elements: int, launches: int) -> tuple[wp.Tape, Any]:
 
 def prepare(elements: int) -> None:
     """Compile everything, with a small tape."""
-    tape, loss = record(min(elements, 1000), 4)
+    tape, loss = record(min(elements, 1000), 12)
     tape.backward(loss)
     diagnose(tape, progress=False)
 

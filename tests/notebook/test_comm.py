@@ -5,7 +5,8 @@ import time
 import pytest
 
 import tapedebug as wp
-from tapedebug.notebook import _comm
+from tapedebug.diagnose.rules.race import Race
+from tapedebug.notebook import _comm, _update_pace
 from tapedebug.panel import panel_source
 from tapedebug.panel.execution_lock import execution_lock
 from tapedebug.panel.panel_source import tape_row
@@ -89,6 +90,8 @@ def test_it_lists_the_live_tapes_newest_first_and_computes_nothing(channel, wron
         "preservedBytes": 0,
         "recording": False,
         "checking": False,
+        "diagnosing": False,
+        "rulesLeft": None,
         "verdict": "NOT CHECKED",
         "findings": None,
         "partial": False,
@@ -280,6 +283,52 @@ def test_on_request_it_diagnoses_a_tape(channel, wrong):
     [row] = [row for row in answers[0]["tapes"] if row["tape"] == tape.id]
     assert (row["verdict"], row["findings"]["error"]) == ("WRONG", 1)
     assert channel.ask(type="trace", tape=tape.id)["head"]["verdict"] == "WRONG"
+
+
+def test_a_row_has_what_its_diagnosis_has_found_so_far(channel, wrong, monkeypatch):
+    monkeypatch.setattr(_update_pace, "BETWEEN_UPDATES", 0.0)
+    monkeypatch.setattr(_update_pace, "UPDATES", 0.0)
+    tape, _, _ = wrong
+    listed = []
+
+    def stop(self, context):
+        listed.append(next(row for row in channel.ask(type="list")["tapes"] if row["tape"] == tape.id))
+        return before(self, context)
+
+    before = Race.check
+    monkeypatch.setattr(Race, "check", stop)
+    channel.hear({"content": {"data": {"type": "diagnose", "tape": tape.id, "request": -1}}})
+    until = time.monotonic() + 30
+    while not any(message.get("request") == -1 for message in channel.sent) and time.monotonic() < until:
+        time.sleep(0.01)
+    rows = [message["row"] for message in channel.sent if message["type"] == "row"]
+    assert {row["tape"] for row in rows} == {tape.id} and all(row["diagnosing"] for row in rows)
+    rows = [row for row in rows if row["verdict"] != "NOT CHECKED"]  # before, inputs were compared
+    assert (rows[0]["verdict"], rows[0]["findings"]["error"]) == ("WRONG", 0), "first the verdict"
+    assert (rows[-1]["findings"]["error"], rows[-1]["rulesLeft"]) == (1, None), (
+        "then the finding, and no rule left"
+    )
+    left = [row["rulesLeft"] for row in rows[:-1]]
+    assert left == sorted(left, reverse=True) and left[-1] == 1
+    assert listed[0]["diagnosing"] and listed[0]["findings"]["error"] == 1, "another front end that asks"
+    [answer] = [message for message in channel.sent if message.get("request") == -1]
+    [row] = [row for row in answer["tapes"] if row["tape"] == tape.id]
+    assert not row["diagnosing"] and row["rulesLeft"] is None and row["findings"]["error"] == 1
+
+
+def test_a_tape_whose_diagnosis_fails_is_not_being_diagnosed(channel, wrong, monkeypatch):
+    tape, _, _ = wrong
+
+    def fail(*_, **__):
+        raise wp.TapedebugError("no")
+
+    monkeypatch.setattr(_comm, "diagnose", fail)
+    channel.hear({"content": {"data": {"type": "diagnose", "tape": tape.id, "request": -1}}})
+    until = time.monotonic() + 30
+    while not any(message.get("request") == -1 for message in channel.sent) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert channel.sent[-1] == {"type": "error", "request": -1, "message": "no"}
+    assert not tape_row(tape)["diagnosing"] and tape_row(tape)["findings"] is None
 
 
 def test_a_tape_that_has_grown_is_not_checked_as_the_one_that_was_drawn(channel, wrong):

@@ -567,10 +567,10 @@ WATCHED = "%%tape --loss loss --name tape --panel panel --on-overwrite ignore\n"
 
 
 def test_a_panel_shows_the_tape_at_once_and_findings_as_they_come(front_end, monkeypatch):
-    from tapedebug.notebook import _widget, magics
+    from tapedebug.notebook import _update_pace, _widget, magics
 
-    monkeypatch.setattr(magics, "BETWEEN_UPDATES", 0.0)
-    monkeypatch.setattr(magics, "UPDATES", 0.0)
+    monkeypatch.setattr(_update_pace, "BETWEEN_UPDATES", 0.0)
+    monkeypatch.setattr(_update_pace, "UPDATES", 0.0)
     shown = []
     before = magics.diagnose
 

@@ -35,7 +35,7 @@ export class AutoDiagnose {
 }
 
 function isOpen(row: TapeRow, session: TapeSession): boolean {
-  return row.findings === null && !session.diagnosing.has(row.tape);
+  return row.findings === null && !row.diagnosing && !session.diagnosing.has(row.tape);
 }
 
 export const automaticPlugin: JupyterFrontEndPlugin<void> = {

@@ -28,6 +28,9 @@ export interface TapeRow {
   readonly recording: boolean;
   /** Some panel is running checks on it. */
   readonly checking: boolean;
+  /** The kernel is diagnosing it: `verdict` and `findings` are those so far, of the rules but `rulesLeft`. */
+  readonly diagnosing?: boolean;
+  readonly rulesLeft?: number | null;
   readonly verdict: string;
   /** A rule of the diagnosis did not get to the end. */
   readonly partial: boolean;
@@ -92,6 +95,8 @@ export type Answer =
       readonly next: NextCell;
     }
   | { readonly type: "tapes"; readonly tapes: readonly TapeRow[]; readonly busy?: boolean }
+  /** One tape has changed: what its diagnosis has found so far. */
+  | { readonly type: "row"; readonly row: TapeRow }
   | ({ readonly type: "next" } & NextCell)
   | { readonly type: "marks"; readonly cells: readonly CellMarks[] }
   | {
@@ -128,7 +133,7 @@ function packedOf({ head, columns }: TraceMessage, buffers: readonly DataView[])
 /** A message of the kernel, or null if this version does not support it. */
 export function readAnswer(data: unknown, buffers: readonly DataView[] = []): Numbered<Answer> | null {
   if (typeof data !== "object" || data === null || !("type" in data)) return null;
-  const known = ["hello", "tapes", "next", "marks", "trace", "state", "done", "busy", "error"];
+  const known = ["hello", "tapes", "row", "next", "marks", "trace", "state", "done", "busy", "error"];
   if (!known.includes(String(data.type))) return null;
   const answer = data as Numbered<Answer>;
   return answer.type === "trace" ? { ...answer, trace: packedOf(data as TraceMessage, buffers) } : answer;

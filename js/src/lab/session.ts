@@ -352,6 +352,11 @@ export class TapeSession implements IDisposable {
       this.emit();
       return;
     }
+    if (answer.type === "row") {
+      this.tapes = this.tapes.map((row) => (row.tape === answer.row.tape ? answer.row : row));
+      this.emit();
+      return;
+    }
     const waiting = answer.request === undefined ? undefined : this.open.get(answer.request);
     if (waiting === undefined || answer.request === undefined) {
       this.newsSignal.emit(answer);

@@ -213,7 +213,7 @@ class SideBar extends Widget {
       this.act(() => this.open(row.tape)),
     );
     key(open, `open-${row.tape}`).dataset.tape = String(row.tape);
-    const badges = counts(row.findings).map((badge) => {
+    const badges = counts(row.findings, row.diagnosing).map((badge) => {
       const shown = element("span", `td-side-badge td-${badge.kind}`, badge.text);
       shown.title = badge.title;
       return shown;
@@ -229,7 +229,7 @@ class SideBar extends Widget {
 
   private actions(session: TapeSession, row: TapeRow): HTMLElement {
     const { tape } = row;
-    const busy = session.diagnosing.has(tape);
+    const busy = session.diagnosing.has(tape) || row.diagnosing === true;
     const make = (name: string, text: string, hint: string, work: () => Promise<unknown>, off = false) => {
       const made = key(button(`td-side-action td-side-${name}`, text, hint, this.act(work)), `${name}-${tape}`);
       made.disabled = off;

@@ -16,15 +16,15 @@ const KINDS = [
   ["info", "i", "info"],
 ] as const;
 
-/** Findings by severity, worst first; none before the tape has been diagnosed. */
-export function counts(findings: Counts | null): Badge[] {
+/** Findings by severity, worst first; none before the tape has been diagnosed. While that goes on, more may come. */
+export function counts(findings: Counts | null, unfinished = false): Badge[] {
   if (findings === null) return [];
   const badges = KINDS.filter(([kind]) => findings[kind] > 0).map(([kind, sign, word]) => ({
     kind,
     text: `${sign} ${findings[kind]}`,
-    title: amount(findings[kind], word, `${word}s`),
+    title: amount(findings[kind], word, `${word}s`) + (unfinished ? " so far" : ""),
   }));
-  if (badges.length > 0) return badges;
+  if (badges.length > 0 || unfinished) return badges;
   return [{ kind: "none", text: "✓ no findings", title: "The tape was diagnosed, and nothing was found" }];
 }
 
@@ -47,14 +47,18 @@ export function facts(row: TapeRow): string {
 /** Return the current activity on a tape in a few words; empty if there is none. */
 export function activity(row: TapeRow, diagnosing: boolean, progress: number | null): string {
   if (row.recording) return "● recording";
-  if (diagnosing) return "… diagnosing";
+  if (diagnosing || row.diagnosing) return `… diagnosing${left(row)}`;
   if (progress !== null) return `… running checks, ${Math.round(100 * progress)} %`;
   return row.checking ? "… running checks" : "";
 }
 
-/** The verdict of a diagnosis; null before the tape has been diagnosed. */
+function left({ rulesLeft }: TapeRow): string {
+  return typeof rulesLeft === "number" ? `, ${amount(rulesLeft, "rule", "rules")} left` : "";
+}
+
+/** The verdict of a diagnosis, also of an unfinished one; null before there is one. */
 export function verdict(row: TapeRow): LevelBadge | null {
-  if (row.findings === null) return null;
+  if (row.findings === null || (row.diagnosing && row.verdict === "NOT CHECKED")) return null;
   const known = Object.hasOwn(VERDICT_SIGNS, row.verdict) ? (row.verdict as Verdict) : "NOT CHECKED";
   return levelBadge(known, row.findings, row.partial, "gradient not checked");
 }

@@ -144,6 +144,26 @@ describe("a session", () => {
     expect(news).toEqual([state]);
   });
 
+  it("puts what a diagnosis has found so far into the row of its tape", async () => {
+    const kernel = new Kernel();
+    kernel.answer = () => ({ type: "tapes", tapes: [ROW, { ...ROW, tape: 12 }] });
+    const { session } = start(kernel);
+    session.watch();
+    await settle();
+    let changes = 0;
+    let lists = 0;
+    session.changed.connect(() => (changes += 1));
+    session.listed.connect(() => (lists += 1));
+    const found = { ...ROW, diagnosing: true, verdict: "WRONG", findings: { error: 1, warning: 0, info: 0 } };
+    kernel.comm?.say({ type: "row", row: found });
+    await settle();
+    expect(session.tapes).toEqual([found, { ...ROW, tape: 12 }]);
+    expect([changes, lists]).toEqual([1, 0]);
+    kernel.comm?.say({ type: "row", row: { ...found, tape: 99 } });
+    await settle();
+    expect(session.tapes.map((row) => row.tape)).toEqual([3, 12]);
+  });
+
   it("knows the newest tape, or why there is none", async () => {
     const kernel = new Kernel();
     kernel.answer = () => ({ type: "tapes", tapes: [ROW, { ...ROW, tape: 12 }, { ...ROW, tape: 4 }] });

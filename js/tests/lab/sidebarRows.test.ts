@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { AutoDiagnose } from "../../src/lab/autoDiagnose.js";
 import type { TapeRow } from "../../src/lab/protocol.js";
 import type { TapeSession } from "../../src/lab/session.js";
-import { activity, facts, verdict } from "../../src/lab/sidebarRows.js";
+import { activity, counts, facts, verdict } from "../../src/lab/sidebarRows.js";
 import type { ITapes } from "../../src/lab/tokens.js";
 import { ROW } from "./fake-kernel.js";
 
@@ -14,6 +14,9 @@ describe("a row", () => {
     expect(activity(ROW, false, null)).toBe("");
     expect(activity({ ...ROW, recording: true }, true, 0.5)).toBe("● recording");
     expect(activity(ROW, true, null)).toBe("… diagnosing");
+    expect(activity({ ...ROW, diagnosing: true, rulesLeft: null }, false, null)).toBe("… diagnosing");
+    expect(activity({ ...ROW, diagnosing: true, rulesLeft: 17 }, true, null)).toBe("… diagnosing, 17 rules left");
+    expect(activity({ ...ROW, diagnosing: true, rulesLeft: 1 }, true, null)).toBe("… diagnosing, 1 rule left");
     expect(activity(ROW, false, 0.42)).toBe("… running checks, 42 %");
     expect(activity({ ...ROW, checking: true }, false, null)).toBe("… running checks");
   });
@@ -29,6 +32,14 @@ describe("a row", () => {
     });
     expect(verdict({ ...ROW, findings: NONE })?.text).toBe("– gradient not checked");
     expect(verdict({ ...ROW, findings: NONE, verdict: "toString" })?.text).toBe("– gradient not checked");
+  });
+
+  it("shows what an unfinished diagnosis has found, and no absence of findings", () => {
+    const unfinished = { ...ROW, diagnosing: true, partial: true, findings: NONE };
+    expect([verdict(unfinished), counts(NONE, true)]).toEqual([null, []]);
+    expect(verdict({ ...unfinished, verdict: "WRONG" })).toEqual({ text: "✕ gradient WRONG", level: "error" });
+    expect(verdict({ ...unfinished, verdict: "AGREE" })?.level).toBe("warning");
+    expect(counts({ ...NONE, error: 2 }, true)).toEqual([{ kind: "error", text: "✕ 2", title: "2 errors so far" }]);
   });
 
   it("names the mode where it is not the usual one", () => {
