@@ -121,10 +121,8 @@ COMPILERS: dict[str, Callable[[str, str, SimdLoop | None, int], bytes]] = {
 class CompileTimes:
     """Estimates the time to compile generated text, from its length and from the times measured so far."""
 
-    SECONDS = 6e-4
-    """Seconds for each line of a short text, before any was measured."""
-    LONG = 4000
-    """Lines from which on LLVM's register allocation and scheduling of a single block dominate."""
+    SECONDS = 4e-4
+    """Seconds for each line of text, before any was measured: 2e-4 in lanes, up to 7e-4 if LLVM vectorises."""
     LEAST = 0.02
     """Seconds of a compilation from which on it is a measure of this machine."""
 
@@ -141,8 +139,7 @@ class CompileTimes:
             self.factor += 0.5 * (seconds / self._usual(code) - self.factor)
 
     def _usual(self, code: str) -> float:
-        lines = code.count("\n") + 1
-        return self.SECONDS * lines * (1 + lines / self.LONG)
+        return self.SECONDS * (code.count("\n") + 1)
 
 
 times = CompileTimes()

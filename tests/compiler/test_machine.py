@@ -27,7 +27,7 @@ class Module:
 def test_a_module_that_the_vectorizer_breaks_is_optimized_again(monkeypatch: pytest.MonkeyPatch) -> None:
     passes: list[bool] = []
 
-    def optimize(module: Module, *, loops: bool, components: bool, level: int = 3) -> None:
+    def optimize(module: Module, *, loops: bool, components: bool, unrolled: bool, level: int = 3) -> None:
         passes.append(components)
         module.broken = components
 
@@ -74,3 +74,30 @@ def test_adjoint_of_matrix_products_of_several_shapes() -> None:
     )
     for array, transposed in zip(arrays, (b, a, c), strict=True):
         np.testing.assert_allclose(array.grad.numpy(), 2 * transposed.transpose(0, 2, 1), rtol=1e-5)
+
+
+LOOP = """define void @f(ptr %y, i64 %n) nounwind {
+start:
+  br label %again
+again:
+  %k = phi i64 [ 0, %start ], [ %next, %again ]
+  %place = getelementptr double, ptr %y, i64 %k
+  %old = load double, ptr %place
+  %root = call double @llvm.sqrt.f64(double %old)
+  store double %root, ptr %place
+  %next = add nsw i64 %k, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %again, label %done
+done:
+  ret void
+}
+declare double @llvm.sqrt.f64(double)
+"""
+
+
+def test_loops_of_long_kernels_are_not_unrolled() -> None:
+    def count(lines: int) -> int:
+        return len(machine.object_code(LOOP + "\n" * (lines - LOOP.count("\n")), vectorise=False))
+
+    short, long = count(machine.UNROLLED), count(machine.UNROLLED + 1)
+    assert short > 1.1 * long

@@ -1,8 +1,11 @@
-"""Long blocks of LLVM assembly that are split into functions: the same numbers, to the last bit."""
+"""Long functions of LLVM assembly that are split: the same numbers, in functions of a bounded length."""
 
 from __future__ import annotations
 
 import functools
+import re
+import runpy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,10 @@ import pytest
 import tapedebug as wp
 from tapedebug.compiler import backend, objects
 from tapedebug.compiler.llvm import outline
-from tapedebug.compiler.llvm.outline import Unsplittable, _size, _type_of, split_long_blocks
+from tapedebug.compiler.llvm.instruction_types import UnknownType, size_of, type_of
+from tapedebug.compiler.llvm.outline import split_long_functions
+from tapedebug.compiler.llvm.simd import vectorize
+from tests.benchmarks.compile_times import ARRAYS, body
 from tests.compiler.simd_comparison import results
 
 
@@ -34,37 +40,126 @@ def mixed() -> Any:
     return many
 
 
-def found(length: int, part: int, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], int]:
-    """Return the results of the kernel in lanes, and the number of modules that were split."""
-    split: list[bool] = []
+def branching() -> Any:
+    """Return a new kernel with branches and loops within loops, whose values are used after them."""
 
-    def counted(assembly: str) -> str | None:
-        made = split_long_blocks(assembly)
-        split.extend([True] * (made is not None))
+    @wp.kernel(module="unique")
+    def many(x: wp.array(dtype=wp.vec3), k: wp.array(dtype=int), y: wp.array(dtype=wp.vec3)):
+        i = wp.tid()
+        a = x[i]
+        b = wp.vec3(1.0, 0.5, 0.25)
+        for _ in range(k[i] % 4):
+            b = b + wp.cross(a, b) * 0.1
+            if b[0] > 0.5:
+                c = wp.sin(b[1]) * a
+                if c[2] > 0.0:
+                    b = b - c * 0.5
+                else:
+                    b = b * 0.75
+            length = wp.length(b) + 1.0
+            while length > 1.0:
+                length = length - 0.5
+                a = a + b * length * 0.1
+            a = a / (wp.length(a) + 1.0)
+        for _ in range(3):
+            a = a * 0.5 + wp.cross(b, a) * wp.exp(-wp.length_sq(a))
+        y[i] = a + b
+
+    return many
+
+
+def found(
+    make: Any, length: int, part: int, monkeypatch: pytest.MonkeyPatch, *, lanes: bool = True
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the results of a kernel, and the modules that were split."""
+    split: list[str] = []
+
+    def kept(assembly: str) -> str | None:
+        made = split_long_functions(assembly)
+        split.extend([made] if made is not None else [])
         return made
 
     with monkeypatch.context() as patched:
         patched.setattr(outline, "LONG", length)
         patched.setattr(outline, "PART", part)
-        patched.setattr(outline, "split_long_blocks", counted)
+        patched.setattr(outline, "split_long_functions", kept)
         patched.setattr(backend, "cached", lambda key: None)
         patched.setattr(objects, "write", lambda *given: None)
         patched.setattr(objects, "_loaded", {})
         rng = np.random.default_rng(2)
         args = [rng.normal(size=(37, 3)), rng.integers(0, 30, 37).astype(np.int32), np.zeros((37, 3))]
-        found = results(mixed(), 37, args, f64=True, lanes=True, replay=frozenset())
-    return found, len(split)
+        found = results(make(), 37, args, f64=True, lanes=lanes, replay=frozenset())
+    return found, split
 
 
-def test_split_code_gives_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, none = found(10**9, 400, monkeypatch)
-    assert none == 0
-    parts, count = found(40, 23, monkeypatch)
-    assert count == 3
+@pytest.mark.parametrize("lanes", [True, False])
+@pytest.mark.parametrize("make", [mixed, branching])
+def test_split_code_gives_the_same_numbers(make: Any, lanes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, none = found(make, 10**9, 400, monkeypatch, lanes=lanes)
+    assert not none
+    parts, split = found(make, 40, 23, monkeypatch, lanes=lanes)
+    assert len(split) == 3
     assert whole.keys() == parts.keys() == {"forward", "adjoint", "tangent"}
     for kind, arrays in whole.items():
         for one, other in zip(arrays, parts[kind], strict=True):
             np.testing.assert_array_equal(one, other, err_msg=kind)
+
+
+def test_bodies_of_loops_are_split_within_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, split = found(branching, 40, 23, monkeypatch)
+    assert all("%td1.frame = alloca" in each for each in split)
+
+
+KERNEL = """import tapedebug as wp
+
+@wp.kernel
+def kernel({arrays}, s: float):
+    i = wp.tid()
+{body}
+"""
+ALL = frozenset(range(3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("forward", {"lanes": True}),
+        ("adjoint", {"active": ALL}),
+        ("adjoint", {"active": ALL, "lanes": True}),
+        ("tangent", {"active": ALL, "lanes": True, "f64": True}),
+    ],
+)
+def test_functions_do_not_grow_with_a_kernel(
+    kind: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three times the statements with branches are three times as many functions, none of them longer."""
+    monkeypatch.setattr(outline, "LONG", 300)
+    monkeypatch.setattr(outline, "PART", 60)
+    monkeypatch.setattr(vectorize, "TWICE", 0)  # else a short kernel has its statements twice
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+    counts = []
+    for lines in (40, 120):
+        lengths: list[int] = []
+
+        def kept(assembly: str, lengths: list[int] = lengths) -> str | None:
+            made = split_long_functions(assembly)
+            lengths += lengths_of(assembly if made is None else made)
+            return made
+
+        monkeypatch.setattr(outline, "split_long_functions", kept)
+        path = tmp_path / f"kernel_{lines}.py"
+        path.write_text(KERNEL.format(arrays=ARRAYS, body=body(lines)), encoding="utf-8")
+        getattr(runpy.run_path(str(path))["kernel"], kind)(**options)
+        counts.append((len(lengths), max(lengths), sum(lengths)))
+    (few, short, small), (many, long, large) = counts
+    assert 2.4 < many / few < 3.6
+    assert long < 1.6 * short
+    assert large / small < 3.6
+
+
+def lengths_of(assembly: str) -> list[int]:
+    """Return the number of lines of each function of a module."""
+    return [text.count("\n") for text in re.findall(r"(?ms)^define .*?^}", assembly)]
 
 
 TYPES = {
@@ -83,23 +178,28 @@ TYPES = {
     "getelementptr double, ptr %p, <8 x i64> %i": "<8 x ptr>",
     "tail call fastcc noundef <8 x double> @f(<8 x double> %a)": "<8 x double>",
     "call i32 @g()": "i32",
+    "tail call { i64, i1 } @llvm.umul.with.overflow.i64(i64 %a, i64 8)": "{ i64, i1 }",
+    "extractvalue { i64, i1 } %a, 1": "i1",
+    "insertvalue { i64, <8 x float> } %a, i64 %b, 0": "{ i64, <8 x float> }",
+    "alloca [2 x i64], align 8": "ptr",
 }
 
 
 @pytest.mark.parametrize("text", TYPES)
 def test_types_of_instructions(text: str) -> None:
-    assert _type_of(text) == TYPES[text]
+    assert type_of(text) == TYPES[text]
 
 
-@pytest.mark.parametrize("text", ["extractvalue { i32, i1 } %a, 0", "landingpad { ptr, i32 }", "fence"])
+@pytest.mark.parametrize("text", ["landingpad { ptr, i32 }", "fence"])
 def test_unknown_instructions_are_not_moved(text: str) -> None:
-    with pytest.raises(Unsplittable):
-        _type_of(text)
+    with pytest.raises(UnknownType):
+        type_of(text)
 
 
 def test_places_are_powers_of_two() -> None:
     kinds = ["i1", "<8 x i1>", "float", "<3 x float>", "<8 x double>", "ptr", "<8 x ptr>", "i64"]
-    assert [_size(kind) for kind in kinds] == [1, 1, 4, 16, 64, 8, 64, 8]
+    kinds += ["{ i64, i1 }", "{ i1, <16 x float>, i1 }"]
+    assert [size_of(kind) for kind in kinds] == [1, 1, 4, 16, 64, 8, 64, 8, 16, 256]
 
 
 def test_what_cannot_be_split_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,16 +207,33 @@ def test_what_cannot_be_split_stays_whole(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(outline, "PART", 4)
     chain = [f"  %v{n + 1} = fadd double %v{n}, 1.0" for n in range(20)]
     make = functools.partial(module_of, chain)
-    assert split_long_blocks(make()) is not None
-    assert split_long_blocks(make(more='attributes #0 = { "target-cpu"="x" }')) is None
-    assert split_long_blocks(make(within="  %s = alloca double, align 8")) is None
-    assert split_long_blocks(make(within="  %s = fadd double %elsewhere, 1.0")) is None
-    monkeypatch.setattr(outline, "FRAME", 8)
-    assert split_long_blocks(make()) is None
-    assert split_long_blocks(module_of(chain[:5])) is None
+    assert split_long_functions(make()) is not None
+    assert split_long_functions(make(more='attributes #0 = { "alloc-family"="malloc" }')) is not None
+    assert split_long_functions(make(more='attributes #0 = { "target-cpu"="x" }', marks=" #0")) is None
+    unknown = ["  %w = cmpxchg ptr null, i32 0, i32 1 monotonic monotonic"]
+    assert (
+        split_long_functions(module_of([*unknown, *chain, "  %x = extractvalue { i32, i1 } %w, 0"])) is None
+    )
+    assert split_long_functions(make().replace("  ret ", "  resume ")) is None
+    assert split_long_functions(module_of(chain[:5])) is None
+    monkeypatch.setattr(outline, "FRAME", 7)
+    assert split_long_functions(make()) is None
 
 
-def module_of(chain: list[str], within: str = "  %s = fadd double %v0, 2.0", more: str = "") -> str:
+def test_memory_of_a_function_stays_in_its_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outline, "LONG", 8)
+    monkeypatch.setattr(outline, "PART", 4)
+    chain = [f"  %v{n + 1} = fadd double %v{n}, 1.0" for n in range(20)]
+    split = split_long_functions(module_of(chain, within="  %s = alloca double, align 8"))
+    assert split is not None
+    *parts, whole = re.findall(r"(?ms)^define .*?^}", split)
+    assert "%s = alloca" in whole
+    assert not any("alloca" in part for part in parts)
+
+
+def module_of(
+    chain: list[str], within: str = "  %s = fadd double %v0, 2.0", more: str = "", marks: str = ""
+) -> str:
     last = len(chain)
-    lines = ["define double @f(double %v0) {", "start:", *chain[:3], within, *chain[3:]]
+    lines = [f"define double @f(double %v0){marks} {{", "start:", *chain[:3], within, *chain[3:]]
     return "\n".join([*lines, f"  ret double %v{last}", "}", "", more])

@@ -11,6 +11,9 @@ VECTORISED = 6000
 """Lines of assembly up to which code is vectorised: loops over threads, which makes kernels three to eight
 times as fast, and components side by side (a gather of vec3 gains 12 %). The time that LLVM takes for loops
 grows with the square of the lines, and is some three seconds there."""
+UNROLLED = 6000
+"""Lines of assembly up to which loops in kernels are unrolled. The time that LLVM takes for that grows with
+the square of their number (15 s for the adjoint of 130 loops), and long kernels run no slower without."""
 FULL = 3
 """LLVM's highest level of optimization."""
 
@@ -78,17 +81,18 @@ def object_code(
     lines = sum(text.count("\n") for text in assembly)
     vectorised = vectorise and lines <= VECTORISED
     loops = vectorised and searchable and not lanes
-    module = _optimized(assembly, loops=loops, components=vectorised, level=level)
+    unrolled = lines <= UNROLLED
+    module = _optimized(assembly, loops=loops, components=vectorised, unrolled=unrolled, level=level)
     if lines > outline.LONG and level:
         module = _split(module)
     return bytes(target_machine(level).emit_object(module))
 
 
 def _split(module: Any) -> Any:
-    """Return a module whose long blocks are functions, for code generation in linear time."""
+    """Return a module whose long functions are split, for code generation in linear time."""
     import llvmlite.binding as llvm
 
-    parts = outline.split_long_blocks(str(module))
+    parts = outline.split_long_functions(str(module))
     if parts is None:
         return module
     try:
@@ -126,7 +130,13 @@ def _linked(assembly: tuple[str, ...]) -> Any:
 
 
 def _optimized(
-    assembly: tuple[str, ...], *, loops: bool, components: bool, level: int = FULL, keep: str = ""
+    assembly: tuple[str, ...],
+    *,
+    loops: bool,
+    components: bool,
+    unrolled: bool = True,
+    level: int = FULL,
+    keep: str = "",
 ) -> Any:
     """Return one optimized module, which defines nothing but the function `keep` if one is given.
 
@@ -140,20 +150,23 @@ def _optimized(
     for thing in (*module.functions, *module.global_variables) if keep else ():
         if not thing.is_declaration and thing.name != keep:
             thing.linkage = "internal"
-    _optimize(module, loops=loops, components=components, level=level)
+    _optimize(module, loops=loops, components=components, unrolled=unrolled, level=level)
     if components and level:
         try:
             module.verify()
         except RuntimeError:
-            return _optimized(assembly, loops=loops, components=False, level=level, keep=keep)
+            return _optimized(
+                assembly, loops=loops, components=False, unrolled=unrolled, level=level, keep=keep
+            )
     return module
 
 
-def _optimize(module: Any, *, loops: bool, components: bool, level: int = FULL) -> None:
+def _optimize(module: Any, *, loops: bool, components: bool, unrolled: bool, level: int = FULL) -> None:
     """Run the passes of a level of LLVM; `loops` and `components` are what is vectorised."""
     import llvmlite.binding as llvm
 
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization, options.slp_vectorization = loops, components
+    options.loop_unrolling = unrolled
     builder = llvm.create_pass_builder(target_machine(level), options)
     builder.getModulePassManager().run(module, builder)

@@ -1,52 +1,40 @@
-"""Splits long blocks of optimized LLVM assembly into functions, for code generation in linear time.
+"""Splits long functions of optimized LLVM assembly into many, for code generation in linear time.
 
-LLVM's register allocation and scheduling take more than quadratic time in the length of a block, and a kernel
-without branches is a single block: 2,000 statements on vectors took four minutes. So a long block becomes a
-sequence of calls, each of a function with some hundreds of instructions. Values that are used in another part
-pass through a frame on the stack, as registers that do not suffice would. No instruction changes, so results
-are the same to the last bit.
+LLVM's register allocation and scheduling take more than quadratic time in the length of a function, and the
+statements of a kernel are one function: the adjoint of 2,000 statements on vectors took four minutes. So a
+long chain of instructions, with the branches and loops in it, becomes a sequence of calls, each of a function
+with some hundreds of instructions. Values that are used in another part pass through a frame in memory, as
+registers that do not suffice would. No instruction changes, so results are the same to the last bit.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from tapedebug._dataclass import dataclass
+from tapedebug.compiler.llvm import chains
+from tapedebug.compiler.llvm.chains import DEFINED, LABEL, NAME, NAMES, PHI, Block, Chain, Unsplittable
+from tapedebug.compiler.llvm.instruction_types import TYPE, UnknownType, size_of, type_of
 
 LONG = 4000
-"""Instructions of a block from which on it is split."""
+"""Instructions of a chain from which on it is split."""
 PART = 800
 """Instructions of a part."""
-FRAME = 1 << 19
-"""Bytes of a frame from which on a block is not split: a stack may have few megabytes."""
+FRAME = 1 << 21
+"""Bytes of a frame from which on a function is not split: a stack may have few megabytes."""
+DEPTH = 8
+"""Chains within chains that are split: as many frames may be on the stack."""
 
-NAME = r'%(?:"[^"]*"|[-\w.$]+)'
-NAMES = re.compile(NAME)
-LABEL = re.compile(r'^(?:"[^"]*"|[-\w.$]+):')
-DEFINED = re.compile(rf"^  ({NAME}) = (.*)$")
-CASTS = frozenset(
-    {"sext", "zext", "trunc", "fptrunc", "fpext", "sitofp", "uitofp", "fptosi", "fptoui"}
-    | {"bitcast", "inttoptr", "ptrtoint"}
-)
-TYPE = re.compile(r"<\d+ x (?:double|float|half|ptr|i\d+)>|double|float|half|ptr|i\d+")
-FLAGS = frozenset(
-    {"nsw", "nuw", "exact", "disjoint", "inbounds", "nneg", "samesign", "nusw", "volatile", "tail", "notail"}
-    | {"fast", "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "fastcc", "ccc"}
-    | {"noundef", "signext", "zeroext"}
-)
-OF_FIRST = frozenset(
-    {"fadd", "fsub", "fmul", "fdiv", "frem", "fneg", "add", "sub", "mul", "udiv", "sdiv", "urem", "srem"}
-    | {"shl", "lshr", "ashr", "and", "or", "xor", "freeze", "load", "phi", "insertelement"}
-)
-"""Instructions whose result has the type that is printed first."""
-BITS = {"double": 64, "float": 32, "half": 16, "ptr": 64}
-
-
-class Unsplittable(Exception):
-    """A block has an instruction that cannot move to another function, or that is unknown here."""
+SPECIAL = re.compile(r'attributes #.*"')
+"""Attributes that parts of a function would lack, such as a processor, or a mode of arithmetic."""
+NUMBERED = re.compile(r"%(\d+)\b")
+NUMBERED_LABEL = re.compile(r"^(\d+):")
+INCOMING = re.compile(rf"\[ (.*?), ({NAME}) \]")
+"""A value of a phi, and the block that it comes from."""
 
 
 @dataclass
@@ -67,7 +55,7 @@ class _Frame:
 
     def take(self, kind: str) -> _Slot:
         """Return a place for a value of a type."""
-        size = _size(kind)
+        size = size_of(kind)
         free = self._free.get(size)
         if free:
             offset = free.pop()
@@ -78,25 +66,28 @@ class _Frame:
 
     def give(self, slot: _Slot) -> None:
         """Reuse the place of a value."""
-        self._free.setdefault(_size(slot.type), []).append(slot.offset)
+        self._free.setdefault(size_of(slot.type), []).append(slot.offset)
 
 
-def split_long_blocks(assembly: str) -> str | None:
-    """Return a module with each long block split, or None if it has none, or one that cannot be split.
+def split_long_functions(assembly: str) -> str | None:
+    """Return a module with each long function split, or None if it has none, or one that cannot be split.
 
     Args:
         assembly: The text of a module, as LLVM prints it.
     """
-    if any('"' in line for line in assembly.split("\n") if line.startswith("attributes #")):
-        return None  # the parts of a function would lack its attributes: a processor, a mode of arithmetic
+    text = assembly.split("\n")
+    special = {line.split(" = ")[0].removeprefix("attributes ") for line in text if SPECIAL.match(line)}
     found: list[str] = []
     changed = False
     try:
-        for lines in _functions(assembly.split("\n")):
-            parts = _split(lines) if len(lines) > LONG else None
+        for lines in _functions(text):
+            long = len(lines) > LONG and lines[0].startswith("define ")
+            if long and special.intersection(lines[0].split()):
+                raise Unsplittable
+            parts = _split([_named(line) for line in lines]) if long else None
             changed |= parts is not None
             found += lines if parts is None else parts
-    except Unsplittable:
+    except (Unsplittable, UnknownType):
         return None
     return "\n".join(found) if changed else None
 
@@ -114,62 +105,44 @@ def _functions(lines: Sequence[str]) -> Iterator[list[str]]:
     yield list(lines[start:])
 
 
-@dataclass
-class _Block:
-    """A basic block: lines `first … end-1` of a function, the body without phis and terminator."""
-
-    first: int
-    end: int
-
-    def __len__(self) -> int:
-        return self.end - self.first
+def _named(line: str) -> str:
+    """Return a line in which numbered values and labels have names: numbers must be consecutive."""
+    return NUMBERED_LABEL.sub(r"td.n\1:", NUMBERED.sub(r"%td.n\1", line))
 
 
-def _split(lines: list[str]) -> list[str] | None:
-    """Return a function whose long blocks are split, after its parts; None if it has no long block."""
-    long = [block for block in _blocks(lines) if len(block) > LONG]
-    if not long:
+def _split(lines: list[str], depth: int = 0) -> list[str] | None:
+    """Return a function whose long chains are split, after its parts; None if it has no long chain.
+
+    Args:
+        lines: Its lines.
+        depth: The number of functions that it was already split from.
+    """
+    blocks = chains.blocks_of(lines)
+    long = chains.long_chains(lines, blocks, LONG, nested=depth > 0)
+    if not long or depth >= DEPTH:
         return None
-    lines = [_named(line) for line in lines]
-    name = _name(lines[0])
-    types = _parameters(lines[0])
-    defined: dict[int, str] = {}
-    for number, line in enumerate(lines):
-        match = DEFINED.match(line)
-        if match:
-            defined[number] = match[1]
-            types[match[1]] = match[2]
+    function = _Function(lines, blocks, depth)
     result, parts = list(lines), []
-    frames = []
-    for count, block in enumerate(long):
-        splitter = _Splitter(lines, block, types, defined, f"{name}.{count}")
-        parts += splitter.parts
-        result[block.first : block.end] = [*splitter.calls, *[""] * (len(block) - len(splitter.calls))]
-        frames.append(splitter.frame.nbytes)
-    if max(frames) > FRAME:
+    nbytes = 0
+    renamed = {}
+    for count, chain in reversed(list(enumerate(long))):
+        splitter = _Splitter(function, chain, f"{_name(lines[0])}.{count}")
+        for part in splitter.parts:
+            parts += (_split(part, depth + 1) if chain.within else None) or part
+        result[chain.first : chain.last] = splitter.calls
+        nbytes = max(nbytes, splitter.frame.nbytes)
+        renamed[function.block_at(chain.last).name] = function.block_at(chain.first).name
+    if nbytes > FRAME:
         raise Unsplittable
-    entry = next(n for n, line in enumerate(lines[1:], 1) if not LABEL.match(line))
-    result.insert(entry, f"  %td.frame = alloca [{max(frames)} x i8], align 64")
+    result = [_come_from(line, renamed) if PHI.match(line) else line for line in result]
+    entry = next(n for n, line in enumerate(result[1:], 1) if not LABEL.match(line))
+    result.insert(entry, f"  {function.frame} = alloca [{max(nbytes, 1)} x i8], align 64")
     return [*parts, *result]
 
 
-def _named(line: str) -> str:
-    """Return a line in which numbered values and labels have names: numbers must be consecutive."""
-    return re.sub(r"^(\d+):", r"td.n\1:", re.sub(r"%(\d+)\b", r"%td.n\1", line))
-
-
-def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
-    """Yield the blocks of a function."""
-    starts = [n for n, line in enumerate(lines) if n and LABEL.match(line)]
-    bounds = sorted({1, *starts, len(lines) - 1})
-    for start, stop in itertools.pairwise(bounds):
-        first = start + 1 if start < len(lines) and LABEL.match(lines[start]) else start
-        while first < stop and re.match(rf"^  {NAME} = phi ", lines[first]):
-            first += 1
-        end = next(
-            (n for n in range(first, stop) if re.match(r"^  (?:br|ret|switch|unreachable)\b", lines[n])), stop
-        )
-        yield _Block(first, end)
+def _come_from(phi: str, renamed: dict[str, str]) -> str:
+    """Return a phi of which some blocks have other names."""
+    return INCOMING.sub(lambda each: f"[ {each[1]}, {renamed.get(each[2], each[2])} ]", phi)
 
 
 def _name(define: str) -> str:
@@ -189,185 +162,231 @@ def _parameters(define: str) -> dict[str, str]:
     return found
 
 
+class _Function:
+    """A function that is split.
+
+    Attributes:
+        lines: Its lines.
+        blocks: Its blocks.
+        prefix: The start of the names of new values: a part that is split again has others.
+        frame: The name of the pointer to the frame.
+        types: Texts from which `type_of` tells the types of values.
+        defined: The value that a line defines, by the number of the line.
+        used: The values that a line uses, by the number of the line, without names of blocks.
+    """
+
+    def __init__(self, lines: Sequence[str], blocks: Sequence[Block], depth: int) -> None:
+        self.lines, self.blocks = lines, blocks
+        self.prefix = f"%td{depth}."
+        self.frame = f"{self.prefix}frame"
+        self.types = _parameters(lines[0])
+        self.defined: dict[int, str] = {}
+        texts: dict[int, str] = {}
+        for number, line in enumerate(lines):
+            match = DEFINED.match(line)
+            if match:
+                self.defined[number] = match[1]
+                self.types[match[1]] = match[2]
+            if line.startswith("  "):
+                texts[number] = line if match is None else match[2]
+        self.used = {
+            number: [name for name in dict.fromkeys(NAMES.findall(text)) if name in self.types]
+            for number, text in texts.items()
+        }
+        self._ends = [block.end for block in blocks]
+        starts = {block.name: block.start for block in blocks}
+        self._backward = [
+            block.last for block in blocks for to in chains.targets(lines, block) if starts[to] <= block.start
+        ]
+
+    def index_at(self, place: int) -> int:
+        """Return the index of the block that has a line."""
+        return bisect_right(self._ends, place)
+
+    def block_at(self, place: int) -> Block:
+        """Return the block that has a line."""
+        return self.blocks[self.index_at(place)]
+
+    def has_loop(self, start: int, stop: int) -> bool:
+        """True if a branch between two lines leads backward."""
+        return bisect_left(self._backward, start) < bisect_left(self._backward, stop)
+
+
 class _Splitter:
-    """Splits one block.
+    """Splits one chain.
 
     Attributes:
         parts: The lines of the functions.
-        calls: The lines that replace the body of the block.
+        calls: The lines that replace the chain.
         frame: The frame through which values pass.
+        follows: The next place after each of the chain but the last.
     """
 
-    def __init__(
-        self,
-        lines: Sequence[str],
-        block: _Block,
-        types: dict[str, str],
-        defined: dict[int, str],
-        name: str,
-    ) -> None:
-        self.lines, self.block, self.types = lines, block, types
+    def __init__(self, function: _Function, chain: Chain, name: str) -> None:
+        self.function = function
         self.frame = _Frame()
-        self.parts: list[str] = []
+        self.parts: list[list[str]] = []
         self.calls: list[str] = []
-        number = max(2, -(-len(block) // PART))
-        size = -(-len(block) // number)
-        bounds = [*range(block.first, block.end, size), block.end]
+        bounds = list(itertools.pairwise(chain.parts(PART)))
+        self.follows = dict(itertools.pairwise(chain.places))
         self.home = {
-            defined[n]: part
-            for part, (start, stop) in enumerate(itertools.pairwise(bounds))
+            function.defined[n]: part
+            for part, (start, stop) in enumerate(bounds)
             for n in range(start, stop)
-            if n in defined
+            if n in function.defined
         }
-        self.uses = [self._used(start, stop) for start, stop in itertools.pairwise(bounds)]
-        outside = [
+        self.uses = [self._used(part, start, stop) for part, (start, stop) in enumerate(bounds)]
+        outputs = dict.fromkeys(
             name
-            for n, line in enumerate(lines)
-            if n and not block.first <= n < block.end
-            for name in NAMES.findall(line)
+            for n, names in function.used.items()
+            if not chain.first <= n < chain.last
+            for name in names
             if name in self.home
-        ]
-        self.outputs = dict.fromkeys(outside)
+        )
         self.slots: dict[str, _Slot] = {}
-        self._end: dict[str, int] = dict.fromkeys(self.outputs, len(self.uses))
+        self.end: dict[str, int] = dict.fromkeys(outputs, len(bounds))
+        """The last part that uses a value; as many as there are parts if it is used after them."""
         for part, used in enumerate(self.uses):
             for value in used:
-                self._end[value] = max(part, self._end.get(value, 0))
-        self._enter()
-        for part, (start, stop) in enumerate(itertools.pairwise(bounds)):
-            self._write(part, start, stop, f"{name}.{part}")
-        for n, value in enumerate(self.outputs):
-            self.calls += self._load(value, f"%td.out{n}.{name}")
-
-    def _used(self, start: int, stop: int) -> dict[str, None]:
-        """Return the values that lines use, in order, without those that they define first."""
-        found: dict[str, None] = {}
-        own: set[str] = set()
-        for line in self.lines[start:stop]:
-            match = DEFINED.match(line)
-            for value in NAMES.findall(line if match is None else match[2]):
-                if value not in own:
-                    found[value] = None
-            if match is not None:
-                own.add(match[1])
-        return found
-
-    def _enter(self) -> None:
-        """Store the values from outside of the block."""
-        for value in dict.fromkeys(value for used in self.uses for value in used):
+                self.end[value] = max(part, self.end.get(value, 0))
+        for value in dict.fromkeys(itertools.chain.from_iterable(self.uses)):
             if value not in self.home:
-                self.calls += self._store(value, f"%td.in{len(self.slots)}.{self.block.first}")
+                self.calls += self.store(value, f"{function.prefix}in{len(self.slots)}.{chain.first}")
+        for part, (start, stop) in enumerate(bounds):
+            self.parts.append(_Part(self, part, start, stop, f"{name}.{part}").lines)
+            for value in self.uses[part]:
+                if self.end[value] == part:
+                    self.frame.give(self.slots[value])
+            self.calls.append(f'  call void @"{name}.{part}"(ptr {function.frame})')
+        for n, value in enumerate(outputs):
+            self.calls += self.load(value, value, f"{function.prefix}out{n}.{chain.first}")
 
-    def _write(self, part: int, start: int, stop: int, name: str) -> None:
-        """Write one part as a function, and its call."""
-        found = [f'define internal void @"{name}"(ptr noalias %td.frame) nounwind {{']
-        known: set[str] = set()
-        for line in self.lines[start:stop]:
-            if not line.startswith("  ") or line.startswith("   "):
-                raise Unsplittable
-            match = DEFINED.match(line)
-            text = line[2:] if match is None else match[2]
-            if "alloca" in text or "stacksave" in text or "musttail" in text or " label " in text:
-                raise Unsplittable
-            for value in NAMES.findall(text):
-                if value not in known:
-                    found += self._load(value, f"%td.{len(found)}")
-                    known.add(value)
-            found.append(line)
-            if match is not None:
-                known.add(match[1])
-                if self._end.get(match[1], part) > part:
-                    found += self._store(match[1], f"%td.{len(found)}")
-        for value in self.uses[part]:
-            if self._end[value] == part:
-                self.frame.give(self.slots[value])
-        self.parts += [*found, "  ret void", "}", ""]
-        self.calls.append(f'  call void @"{name}"(ptr %td.frame)')
+    def _used(self, part: int, start: int, stop: int) -> dict[str, None]:
+        """Return the values that a part uses and that it does not define, in order."""
+        used = self.function.used
+        values = itertools.chain.from_iterable(used.get(n, ()) for n in range(start, stop))
+        return dict.fromkeys(value for value in values if self.home.get(value) != part)
 
-    def _store(self, value: str, pointer: str) -> list[str]:
-        if value not in self.types:
-            raise Unsplittable
-        slot = self.slots[value] = self.frame.take(_type_of(self.types[value]))
+    def store(self, value: str, pointer: str) -> list[str]:
+        """Return the lines that store a value in a place of the frame, from now on its own."""
+        slot = self.slots[value] = self.frame.take(type_of(self.function.types[value]))
         return [
-            f"  {pointer} = getelementptr inbounds i8, ptr %td.frame, i64 {slot.offset}",
+            self._place(slot, pointer),
             f"  store {slot.type} {value}, ptr {pointer}, align {slot.align}",
         ]
 
-    def _load(self, value: str, pointer: str) -> list[str]:
-        slot = self.slots.get(value)
-        if slot is None:
-            raise Unsplittable
+    def load(self, value: str, name: str, pointer: str) -> list[str]:
+        """Return the lines that load a value from its place in the frame, under a name."""
+        slot = self.slots[value]
         return [
-            f"  {pointer} = getelementptr inbounds i8, ptr %td.frame, i64 {slot.offset}",
-            f"  {value} = load {slot.type}, ptr {pointer}, align {slot.align}",
+            self._place(slot, pointer),
+            f"  {name} = load {slot.type}, ptr {pointer}, align {slot.align}",
         ]
 
-
-def _type_of(text: str) -> str:
-    """Return the type of the result of an instruction, given without `%name = `."""
-    words = text.split(" ", 1)
-    operation, rest = words[0], _without_flags(words[1]) if len(words) > 1 else ""
-    if operation in CASTS:
-        return _leading(rest[rest.rindex(" to ") + 4 :])
-    if operation in OF_FIRST:
-        return _leading(rest)
-    if operation in ("call", "tail"):
-        return _leading(_without_flags(rest.removeprefix("call ")))
-    if operation in ("icmp", "fcmp"):
-        kind = _leading(_without_flags(rest.split(" ", 1)[1]))
-        return f"{kind[: kind.index(' x ')]} x i1>" if kind.startswith("<") else "i1"
-    if operation == "select":
-        return _leading(_operands(rest)[1])
-    if operation == "extractelement":
-        kind = _leading(rest)
-        return kind[kind.index(" x ") + 3 : -1]
-    if operation == "shufflevector":
-        kind, mask = _leading(rest), _leading(_operands(rest)[2])
-        return f"{mask[: mask.index(' x ')]} x {kind[kind.index(' x ') + 3 :]}"
-    if operation == "getelementptr":
-        for operand in _operands(rest)[1:]:
-            kind = _leading(operand)
-            if kind.startswith("<"):
-                return f"{kind[: kind.index(' x ')]} x ptr>"
-        return "ptr"
-    raise Unsplittable
+    def _place(self, slot: _Slot, pointer: str) -> str:
+        return f"  {pointer} = getelementptr inbounds i8, ptr {self.function.frame}, i64 {slot.offset}"
 
 
-def _without_flags(text: str) -> str:
-    """Return an instruction's operands without the flags before them."""
-    while True:
-        word, _, rest = text.partition(" ")
-        if word not in FLAGS and not word.startswith(("nofpclass(", "range(", "align(")):
-            return text
-        text = rest
+class _Part:
+    """Writes one part of a chain as a function.
 
+    A value from the frame is loaded where it is first used. On the chain that serves all that follows; within
+    a branch it serves the block, under a name of its own. What a loop uses is loaded before it, and what it
+    computes for other parts is stored after it.
 
-def _leading(text: str) -> str:
-    """Return the type at the start of a text."""
-    match = TYPE.match(text)
-    if match is None:
-        raise Unsplittable
-    return match[0]
+    Attributes:
+        lines: The function.
+    """
 
+    def __init__(self, splitter: _Splitter, part: int, start: int, stop: int, name: str) -> None:
+        self.splitter, self.part = splitter, part
+        self.function = function = splitter.function
+        self.lines = [f'define internal void @"{name}"(ptr noalias {function.frame}) nounwind {{']
+        self._known: set[str] = set()
+        self._local: dict[tuple[str, str], str] = {}
+        self._loaded: set[str] = set()
+        self._unstored: list[str] = []
+        self._incoming = self._from_frame(start, stop)
+        first = function.index_at(start)
+        if function.blocks[first].name:
+            self.lines.append(f"{function.blocks[first].name[1:]}:")
+        for block in function.blocks[first:]:
+            if block.start >= stop:
+                break
+            for n in range(max(block.start, start), min(block.end, stop)):
+                if n < block.first:
+                    self.lines.append(self._phi(function.lines[n]))
+                else:
+                    self._instruction(n, block, splitter.follows.get(n))
+                value = function.defined.get(n)
+                if value is not None and splitter.end.get(value, part) > part:
+                    self._unstored.append(value)
+        self._store()
+        self.lines += ["  ret void", "}"]
 
-def _operands(text: str) -> list[str]:
-    """Return the operands of an instruction, separated at commas outside of brackets."""
-    found, depth, start = [], 0, 0
-    for place, character in enumerate(text):
-        if character in "<([{":
-            depth += 1
-        elif character in ">)]}":
-            depth -= 1
-        elif character == "," and not depth:
-            found.append(text[start:place].strip())
-            start = place + 1
-    return [*found, text[start:].strip()]
+    def _from_frame(self, start: int, stop: int) -> dict[str, list[str]]:
+        """Return the values from the frame that phis take from each block."""
+        found: dict[str, list[str]] = {}
+        for n in range(start, stop):
+            if PHI.match(self.function.lines[n]):
+                for value, block in INCOMING.findall(self.function.lines[n]):
+                    if self._is_in_frame(value):
+                        found.setdefault(block, []).append(value)
+        return found
 
+    def _is_in_frame(self, value: str) -> bool:
+        return value in self.function.types and self.splitter.home.get(value) != self.part
 
-def _size(kind: str) -> int:
-    """Return the bytes of a place for a value of a type: a power of two."""
-    count, _, scalar = kind.strip("<>").partition(" x ")
-    if not scalar:
-        count, scalar = "1", kind
-    bits = int(count) * (BITS.get(scalar) or int(scalar[1:]))
-    return 1 << max(0, (-(-bits // 8) - 1).bit_length())
+    def _phi(self, line: str) -> str:
+        """Return a phi, or the label before it, with the names of values in the blocks they come from."""
+        return INCOMING.sub(lambda each: f"[ {self._name(each[1], each[2])}, {each[2]} ]", line)
+
+    def _name(self, value: str, block: str) -> str:
+        """Return the name of a value in a block."""
+        if value in self._known or not self._is_in_frame(value):
+            return value
+        new = f"{self.function.prefix}{len(self._local)}.{self.part}"
+        return self._local.setdefault((value, block), new)
+
+    def _instruction(self, n: int, block: Block, following: int | None) -> None:
+        """Write one line, after what it loads.
+
+        Args:
+            n: Its number.
+            block: The block that it is in.
+            following: The next place of the chain; None for a line within a branch or loop.
+        """
+        if following is not None:
+            self._store()
+        used = list(self.function.used.get(n, ()))
+        if n == block.last:
+            used += self._incoming.get(block.name, ())
+            if following is not None and self.function.has_loop(n, following):
+                used += itertools.chain.from_iterable(
+                    self.function.used.get(m, ()) for m in range(n, following)
+                )
+        names = {}
+        for value in used:
+            if following is not None and self._is_in_frame(value) and value not in self._known:
+                self._load(value, value)
+                self._known.add(value)
+            name = self._name(value, block.name)
+            if name != value:
+                names[value] = name
+                if name not in self._loaded:
+                    self._load(value, name)
+                    self._loaded.add(name)
+        line = self.function.lines[n]
+        self.lines.append(NAMES.sub(lambda each: names.get(each[0], each[0]), line) if names else line)
+
+    def _load(self, value: str, name: str) -> None:
+        self.lines += self.splitter.load(value, name, self._pointer())
+
+    def _store(self) -> None:
+        """Store values for later parts."""
+        for value in self._unstored:
+            self.lines += self.splitter.store(value, self._pointer())
+        self._unstored.clear()
+
+    def _pointer(self) -> str:
+        return f"{self.function.prefix}p{len(self.lines)}.{self.part}"
