@@ -96,7 +96,7 @@ def trace_so_far(context: RuleContext, *, interrupted: bool = False) -> Trace:
 
 
 def _copied(finding: Finding) -> Finding:
-    """Return a copy that shares only what no rule changes: its source locations, and values in its evidence."""
+    """Return a copy that shares only what no rule changes: source locations, and values in its evidence."""
     copied = copy.copy(finding)
     copied.launches, copied.arrays = list(finding.launches), list(finding.arrays)
     copied.evidence = dict(finding.evidence)
