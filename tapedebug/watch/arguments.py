@@ -105,18 +105,27 @@ class Arguments:
         return found
 
     def with_arrays(self, kernel: WarpKernel, values: Sequence[object]) -> list[Any]:
-        """Return the arguments with arrays in place of their descriptors, over the same memory.
+        """Return the arguments with arrays of Warp in place of others that Warp takes, over the same memory.
 
-        `from_torch(…, return_ctype=True)` makes descriptors, which hold their tensors.
+        These are arrays of NumPy, tensors, and descriptors that hold their tensors, which
+        `from_torch(…, return_ctype=True)` makes.
 
         Raises:
             NotWatchable: A descriptor does not hold a tensor: the memory may be freed at any time.
         """
         parameters = (self._signatures.get(kernel) or self._signature(kernel)).parameters
         return [
-            self._described(path, kind, value) if isinstance(value, self._descriptor) else value
+            value if isinstance(value, self._array) else self._as_array(path, kind, value)
             for (path, kind), value in zip(parameters, values, strict=True)
         ]
+
+    def _as_array(self, path: Path, kind: WarpObject, value: WarpObject) -> WarpObject:
+        """Return an array over the memory of an argument for a parameter that is one; others as they are."""
+        if isinstance(value, self._descriptor):
+            return self._described(path, kind, value)
+        if not hasattr(value, "__array__") or not self._is_array(kind) or self._is_array(value):
+            return value
+        return self._array(np.asarray(value), dtype=kind.dtype, device="cpu", copy=False)
 
     @staticmethod
     def _described(path: Path, kind: WarpObject, value: WarpObject) -> WarpObject:

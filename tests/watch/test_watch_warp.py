@@ -155,6 +155,38 @@ def test_a_vector_or_matrix_that_is_changed_after_its_launch_is_found(m, changed
     assert found.findings[0].fix == f"make a new object for each launch instead of changing {changed}"
 
 
+@pytest.mark.parametrize("given", [np.array, lambda values: np.array([*values, 9.0], np.float32)[:3]])
+def test_an_array_of_numpy_is_an_argument_whose_memory_replays_leave_alone(given):
+    values = given([1.0, 2.0, 3.0]).astype(np.float32, copy=False)
+    x, y, loss = programs.array([1, 1, 1]), programs.zeros(3), programs.zeros(1)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 3, [x], [values])
+            wp.launch(programs.square, 3, [values], [y])
+            wp.launch(programs.square, 3, [x], [y])
+            wp.launch(programs.total, 3, [y], [loss])
+        tape.backward(loss)
+    assert session.not_covered == []
+    values[:] = 7.0
+    found = td.diagnose(session.tapes[0])
+    assert values.tolist() == [7.0, 7.0, 7.0]
+    assert (found.verdict, [f for f in found.findings if f.severity == "error"]) == ("AGREE", [])
+
+
+def test_gradients_that_a_launch_off_the_record_consumes_are_not_compared():
+    x, y, loss = programs.array([1, 2, 3]), programs.zeros(3), programs.zeros(1)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 3, [x.__ctype__()], [y])
+            wp.launch(programs.total, 3, [y], [loss])
+        tape.backward(loss)
+    (gap,) = session.not_covered
+    assert gap.reason == "x is the address of an array"
+    found = td.diagnose(session.tapes[0])
+    assert found.verdict != "WRONG"
+    assert [finding for finding in found.findings if finding.severity == "error"] == []
+
+
 def test_the_replay_with_values_of_their_time_is_right_where_warp_is_not():
     tape, (_, _, k, _) = watched(programs.springs)
     consumed = k.grad.numpy()

@@ -56,7 +56,7 @@ class EarlierSources:
             if launch.kernel is None:
                 writes, reads = ([self._memory.array_of(value)] for value in values)
             else:
-                arrays, leaves, values = self._forms.arguments(launch.kernel, values)
+                arrays, leaves, values, _ = self._forms.arguments(launch.kernel, values)
                 form = self._forms.form(launch.kernel, values, arrays, leaves)
                 writes, reads = form.written(arrays), form.read(arrays)
             if not any(share_bytes(written, array) for written in writes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -15,7 +16,7 @@ from tapedebug.watch.call_site import CallPlace, place_in, user_frame, user_plac
 from tapedebug.watch.hooks import WarpObject, binder, is_capturing
 from tapedebug.watch.kernel_accesses import Use
 from tapedebug.watch.launch import WarpLaunch
-from tapedebug.watch.memory import WatchedArray
+from tapedebug.watch.memory import NotWatchable, WatchedArray
 from tapedebug.watch.recorder.launch_forms import LaunchForms
 from tapedebug.watch.recorder.recording import Calls, Recording, reason_of
 from tapedebug.watch.tape import WatchedTape
@@ -198,7 +199,7 @@ class LaunchCalls(Calls):
             return self._run_outside(kernel, values, place, run, _threads(dim))
         given = values
         try:
-            arrays, leaves, values = self._forms.arguments(kernel, values)
+            arrays, leaves, values, given = self._forms.arguments(kernel, values)
             template = tape.templates.get((kernel, *arrays)) or self._forms.new_template(
                 tape, kernel, values, arrays, leaves
             )
@@ -207,6 +208,7 @@ class LaunchCalls(Calls):
         except Exception as error:
             self.recording.skip(tape, f"the launch of {_name(kernel)}", reason_of(error), place)
             self.recording.anything_written()
+            self._note_not_recorded(tape, given)
             return run()
         started = perf_counter()
         result = run()
@@ -240,6 +242,13 @@ class LaunchCalls(Calls):
             self.recording.skip(tape, f"the launch of {_name(kernel)}", reason_of(error), place)
         return result
 
+    def _note_not_recorded(self, tape: WatchedTape, values: Sequence[Any]) -> None:
+        """Note the arrays of a launch that could not be recorded."""
+        for value in values:
+            if isinstance(value, self.array):
+                with contextlib.suppress(NotWatchable):
+                    tape.note_not_recorded([self.memory.array_of(value)])
+
     def _run_outside(
         self, kernel: WarpObject, values: list[Any], place: Span, run: Callable[[], Any], threads: int
     ) -> Any:
@@ -249,7 +258,7 @@ class LaunchCalls(Calls):
         if self.earlier.wants(given):
             self.earlier.note("launch", kernel, _name(kernel), place, given, threads)
         try:
-            arrays, leaves, values = self._forms.arguments(kernel, values)
+            arrays, leaves, values, _ = self._forms.arguments(kernel, values)
             form = self._forms.form(kernel, values, arrays, leaves)
             written = form.written(arrays)
             read = form.read(arrays)

@@ -29,18 +29,19 @@ class LaunchForms:
 
     def arguments(
         self, kernel: WarpObject, values: list[Any]
-    ) -> tuple[list[WatchedArray | None], list[Leaf] | None, list[Any]]:
-        """Return the array of each leaf of the arguments, the leaves, and the arguments as they are now.
+    ) -> tuple[list[WatchedArray | None], list[Leaf] | None, list[Any], list[Any]]:
+        """Return the array of each leaf of the arguments, the leaves, and the arguments, as they are now.
 
-        The leaves are None if each argument has one.
+        The leaves are None if each argument has one. The last item are the arguments that the program may
+        change, with arrays of Warp in place of others.
         """
         plain = self._arguments.plain(kernel, values)
         if plain is not None:
             arrays, is_mutable = plain
-            return arrays, None, list(map(frozen, values)) if is_mutable else values
+            return arrays, None, list(map(frozen, values)) if is_mutable else values, values
         values = self._arguments.with_arrays(kernel, values)
         leaves = self._arguments.leaves(kernel, values)
-        return [leaf.array for leaf in leaves], leaves, list(map(frozen, values))
+        return [leaf.array for leaf in leaves], leaves, list(map(frozen, values)), values
 
     def obstacle(self, template: LaunchTemplate, leaves: Sequence[Leaf] | None) -> str:
         """Return why a launch cannot be run again; empty if it can."""

@@ -123,6 +123,7 @@ class TapeRecording(OperationTape):
         self._settings: dict[Hashable, tuple[bool, Place]] = {}
         self.set_later: dict[Hashable, str] = {}
         self.shared_gradients: list[SharedGradient] = []
+        self._not_recorded: set[Region] = set()
         self.transfers = HostTransfers()
         self._verified = 0
         arrays = WarpArrays(memory, self.history, self.given)
@@ -161,6 +162,10 @@ class TapeRecording(OperationTape):
     def note_gap(self, text: str) -> None:
         """Note that a part of the program is not covered; equal notes are counted."""
         self.gaps[text] = self.gaps.get(text, 0) + 1
+
+    def note_not_recorded(self, arrays: Sequence[WatchedArray]) -> None:
+        """Note arrays of a launch that could not be recorded: its adjoint may consume their gradients."""
+        self._not_recorded.update(array.region for array in arrays)
 
     def note_unrecorded(self, computed: Computed, writes: Sequence[WatchedArray], place: Place) -> None:
         """Note a launch or a copy that this tape does not record, as long as it may record more."""
@@ -320,7 +325,7 @@ class TapeRecording(OperationTape):
             self.gaps[MOVED_ON] = 1
             return
         for array, before in self._gradients.items():
-            gradient = array.current_gradient()
+            gradient = array.current_gradient() if array.region not in self._not_recorded else None
             if gradient is not None and before is not None and is_float(gradient.dtype):
                 added = gradient - before
                 rounding = float_info(added.dtype).eps * norm_of(before)
