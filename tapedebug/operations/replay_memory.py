@@ -212,7 +212,7 @@ class IdleReplays:
 
         The operating system has found pages for it, and launches are bound to it.
         """
-        sizes = {region: region.nbytes for region in tape.regions}
+        sizes: dict[Hashable, int] = {region: region.nbytes for region in tape.regions}
         for idle in [each for each in self._idle if not each.float64 and each.sizes == sizes]:
             if idle.count == len(tape.operations) and tape.float64_obstacle():
                 self._idle.remove(idle)
