@@ -15,6 +15,8 @@ POINTS = np.arange(-3, 4) / 3
 BASIS = np.stack([np.ones(7), POINTS, POINTS**2, POINTS**3], 1)
 FIT = np.linalg.pinv(BASIS)
 SPREAD = float(np.sqrt(np.linalg.inv(BASIS.T @ BASIS)[1, 1]))
+INTERPOLATED = np.array([-1.0, 9.0, -45.0, 0.0, 45.0, -9.0, 1.0]) / 20
+"""The weights with which the values at the points give the slope of the polynomial through all of them."""
 KINKED = 10.0
 """Slopes on both sides that differ by this many times their error are those of a kink."""
 STABLE = 0.2
@@ -47,25 +49,32 @@ def fitted_slope(
     noise: float,
     steps: Sequence[float] = STEPS,
     enough: Callable[[float], float] = lambda _: 0.0,
+    confirms: Callable[[float, float], bool] = lambda *_: False,
 ) -> FittedSlope:
     """Return the derivative of a function at 0.
 
     For each of several steps a cubic is fitted to seven points: its residual is the noise, its change from
-    step to step the truncation error.
+    step to step the truncation error. Of a single step the latter is the difference to the polynomial through
+    all points. That shows nothing of the function at smaller displacements, so it may confirm a derivative that
+    is known otherwise, but not refute it.
 
     Args:
         function: The function of one number.
         noise: A lower bound of the noise of its values: few roundings can look like a smooth curve.
         steps: The displacements, the largest first.
         enough: Function of a slope that returns the error at which no shorter displacement is tried.
+        confirms: Function of a slope and its error that returns True if they confirm what is known. Then the
+            first displacement is a result if time is up.
 
     Raises:
-        OutOfTime: Time was up before the second displacement; after it, the error is that of those so far.
+        OutOfTime: Time was up before there was a result, which usually takes two displacements; after that,
+            the error is that of those so far.
     """
     start = function(0.0)
     shared: dict[float, float] = {}  # values at a third of a displacement, which may be the next one
     best, last = FittedSlope(np.nan, np.inf, np.nan, np.nan, False), np.nan
     gaps: list[float] = []
+    alone: FittedSlope | None = None  # of the first displacement, if it is a result
     levels = worse = 0
     for step in steps:
         if 2 * noise * SPREAD / step > best.error:  # rounding alone makes a larger error with shorter ones
@@ -75,7 +84,9 @@ def fitted_slope(
             values = np.array([_value(function, start, ends, place, step) for place in range(7)])
         except OutOfTime:
             if not np.isfinite(best.error):
-                raise
+                if alone is None:
+                    raise
+                best = alone
             break
         shared = {_rounded(float(POINTS[place] * step)): float(values[place]) for place in (2, 4)}
         if not np.isfinite(values).all():
@@ -86,8 +97,13 @@ def fitted_slope(
         fitted = FIT @ values
         residual = max(float(np.linalg.norm(values - BASIS @ fitted)) / np.sqrt(3), noise)
         found = float(fitted[1]) / step
-        error = 2 * residual * SPREAD / step + (abs(found - last) if last == last else np.inf)
+        rounding = 2 * residual * SPREAD / step
+        error = rounding + (abs(found - last) if last == last else np.inf)
         left, right = _one_sided(values, step)
+        if last != last:
+            single = rounding + 2 * abs(found - float(INTERPOLATED @ values) / step)
+            if confirms(found, single):
+                alone = FittedSlope(found, single, left, right, False)
         gaps.append(right - left)
         kink = len(gaps) > 1 and _is_kink(gaps[-2:], noise / step)
         last = found
@@ -98,7 +114,7 @@ def fitted_slope(
             best = FittedSlope(found, abs(right - left), left, right, True)
         elif best.error <= enough(best.value) or worse == WORSE:
             break
-        if np.isfinite(best.error):
+        if alone is not None or np.isfinite(best.error):
             compared()
     return best
 

@@ -513,6 +513,28 @@ def test_a_step_in_float32_rounds_what_its_adjoint_reads():
         assert ("after" in vars(narrow)) == reads_after
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_single_displacement_confirms_a_slope_and_refutes_none(known):
+    calls = []
+
+    def displaced(t):
+        calls.append(t)
+        if len(calls) > 9:
+            raise OutOfTime("time was up")
+        return float(np.float32(np.exp(0.3 * t)))
+
+    def confirms(slope, error):
+        return abs(slope - (0.3 if known else 0.5)) <= error <= 1e-3
+
+    if not known:
+        with pytest.raises(OutOfTime):
+            fitted_slope(displaced, 6e-8, confirms=confirms)
+        return
+    found = fitted_slope(displaced, 6e-8, confirms=confirms)
+    assert abs(found.value - 0.3) <= found.error <= 1e-4
+    assert found.left == pytest.approx(0.3, rel=0.02) == found.right
+
+
 def test_replays_share_what_the_tape_found_and_clear_adjoints_that_were_written():
     x, y, loss = array([1.0, 2.0]), zeros(2), zeros(1)
     with Tape() as tape:

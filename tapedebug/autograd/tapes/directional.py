@@ -278,12 +278,17 @@ def _fitted(
 ) -> tuple[Probe, DerivativeEstimate]:
     """Take a difference of a loss that is rounded to float32 on its way; see `measured`."""
     rounding = float(np.finfo(np.float32).eps) * abs(start)
+
+    def allowed_for(slope: float) -> float:
+        return max(rtol * max(abs(slope), probe.size), rounding)
+
     found = fitted_slope(
         lambda step: float(displaced(step)[0]) if step else start,
         rounding,
         enough=lambda found: FITTED_ENOUGH * rtol * max(abs(found), probe.size),
+        confirms=lambda found, error: abs(found - probe.exact) <= error <= allowed_for(found),
     )
-    allowed = max(rtol * max(abs(found.value), probe.size), rounding)
+    allowed = allowed_for(found.value)
     if probe.ad == probe.exact == 0 and abs(found.value) <= found.error:
         moved = max(abs(float(displaced(side)[0]) - start) for side in (1.0, -1.0))
         if moved <= rounding:  # a displacement of the input's own size is lost in rounding: 0 is right
