@@ -469,6 +469,29 @@ def test_one_of_two_arrays_is_read_and_written():
     check_tangent(vectors, 3, [p, q, floats(3)])
 
 
+@wp.kernel
+def in_turns(x: wp.array(dtype=float), y: wp.array(dtype=float), z: wp.array(dtype=float)):
+    i = wp.tid()
+    source = x
+    dest = y
+    for k in range(3):
+        if k % 2 == 0:
+            dest[i] = source[i] * source[i]
+        else:
+            dest[i] = source[i] + z[i]
+        other = source
+        source = dest
+        dest = other
+    z[i] = source[i] * dest[i]
+
+
+def test_arrays_take_turns_in_a_short_loop():
+    x, y, z = floats(4), floats(4, seed=5), floats(4, seed=9)
+    check(in_turns, 4, [x, y, z])
+    check_gradient(in_turns, 4, [x, y, z])
+    check_tangent(in_turns, 4, [x, y, z])
+
+
 def test_an_index_of_one_of_two_arrays_is_computed_once():
     @wp.kernel
     def counting(x: wp.array(dtype=float), y: wp.array(dtype=float), c: wp.array(dtype=int)):

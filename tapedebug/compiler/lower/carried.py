@@ -42,9 +42,11 @@ def require_kept(ctx: Context, node: ast.AST, name: str, was: Item | None, now: 
             "choose the array before the loop",
         )
     then, after = contents.kind_of(was), contents.kind_of(now)
-    ctx.type_error(
-        node, f"`{name}` is {then} before this loop and {after} after an iteration", _other_type(name, now)
-    )
+    hint = _other_type(name, now)
+    if control.are_alternatives(was, now):
+        hint = f"choose it in each iteration: {name} = … if … else …; "
+        hint += "a short range(…) of known length takes this"
+    ctx.type_error(node, f"`{name}` is {then} before this loop and {after} after an iteration", hint)
 
 
 def _other_type(name: str, now: Item | None) -> str:

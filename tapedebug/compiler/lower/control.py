@@ -155,7 +155,7 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
     if isinstance(one, View) and isinstance(two, View) and one.form == two.form:
         numbers = zip(contents.leaves_of(one, ctx) or [], contents.leaves_of(two, ctx) or [], strict=True)
         return contents.rebuilt(one, (_merged_quantity(ctx, name, a, b, node_if) for a, b in numbers))
-    if choosable(one) and choosable(two) and _kind(one) == _kind(two):
+    if are_alternatives(one, two):
         yes, no = (_after(ctx, name, view, node_if, block) for view, block in ((one, 0), (two, 1)))
         return ChosenView(node_if.condition, yes, no)
     if isinstance(one, StructValue) and isinstance(two, StructValue) and one.kind is two.kind:
@@ -178,6 +178,12 @@ def merged(ctx: Context, node: ast.AST, name: str, one: Item, two: Item, node_if
 def choosable(item: Item) -> bool:
     """True for arrays of numbers and compound values whose elements can be found in one of two of them."""
     return isinstance(item, ArrayView | HeldView | ChosenView) and not t.is_struct(item.type.dtype)
+
+
+def are_alternatives(one: Item | None, two: Item | None) -> bool:
+    """True for two such arrays of one element type and number of dimensions."""
+    both = one is not None and two is not None and choosable(one) and choosable(two)
+    return both and _kind(one) == _kind(two)
 
 
 def _after(ctx: Context, name: str, view: Any, node_if: If, block: int) -> Any:

@@ -138,6 +138,8 @@ def _unrolled(ctx: Context, node: ast.For, items: list[Item], *, strict: bool = 
             _body(ctx, node.body)
             for name, was in before:
                 now = ctx.env.get(name)
+                if control.are_alternatives(was, now):  # the next iteration is known to use the other array
+                    continue
                 if not carried.is_kept(ctx, was, now) and syntax.assigns_first(node, name):
                     other[name] = carried.retyped(ctx, node, name, was, now)
                 elif name not in other:
