@@ -27,6 +27,16 @@ const SLOW = `with wp.Tape() as slow:
         time.sleep(0.1)`;
 const AGAIN = `%%tape --no-panel
 wp.launch(square, dim=3, inputs=[x], outputs=[y])`;
+/** Diagnosing it takes seconds; a value that its adjoints need was overwritten. */
+const LONG = `x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+work, y, loss = (wp.zeros(n, dtype=float, requires_grad=True) for n in (3, 3, 1))
+with wp.Tape(on_overwrite="ignore") as long:
+    wp.copy(work, x)
+    for _ in range(3000):
+        wp.launch(square, dim=3, inputs=[work], outputs=[y])
+    wp.copy(work, wp.ones(3, dtype=float))
+    wp.launch(total, dim=3, inputs=[y], outputs=[loss])
+long.backward(loss)`;
 let lab;
 let browser;
 let page;
@@ -35,7 +45,7 @@ let bar;
 
 before(async () => {
   [lab, browser] = await Promise.all([startLab(), startBrowser()]);
-  await lab.write("first.ipynb", notebook(KERNELS, RECORD, SLOW, "del slow", AGAIN));
+  await lab.write("first.ipynb", notebook(KERNELS, RECORD, SLOW, "del slow", AGAIN, LONG));
   await lab.write("second.ipynb", notebook("1 + 1"));
   ({ page, finish } = await openPage(browser, lab, "first.ipynb"));
   await kernelIdle(page);
@@ -166,6 +176,20 @@ test("a tape is called by its cell where no variable holds it, and a cell that r
   assert.equal(new Set(numbers).size, 4);
   assert.match((await names())[1], /^parabola · tape \d+$/);
   await screenshot(page, "sidebar-names");
+});
+
+test("while a tape is diagnosed, its row shows the verdict and how many rules are left", async () => {
+  await runCell(5);
+  const row = bar.locator(".td-side-row", { hasText: /^long · tape \d+/ });
+  await row.waitFor();
+  await row.getByRole("button", { name: "Diagnose", exact: true }).click();
+  await row.locator(".td-side-doing", { hasText: /^… diagnosing, \d+ rules left$/ }).waitFor();
+  await row.getByText("✕ gradient WRONG").waitFor();
+  assert.ok(await row.getByRole("button", { name: "Diagnosing …" }).isDisabled());
+  await screenshot(page, "sidebar-diagnosing");
+  await row.getByRole("button", { name: "Diagnose again" }).waitFor();
+  await row.locator(".td-side-badge.td-error").waitFor();
+  assert.equal(await row.locator(".td-side-doing").count(), 0);
 });
 
 test("it follows the notebook in front, and a console", async () => {
