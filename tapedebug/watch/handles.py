@@ -29,8 +29,10 @@ ARRAYS = {
 """For each class of object the arrays that it is made of."""
 
 
-ROOM = 16.0
-"""Cells of a grid beyond those between its points: queries reach that far without a cell met twice."""
+REACH = 8.0
+"""Cells beyond the outermost points that queries reach without meeting the points on the other side."""
+FEWEST_CELLS = 16.0
+"""Cells along each axis, at least: queries that reach this far in both directions meet no cell twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +44,68 @@ class Build:
     rest: tuple[Any, ...]
 
 
+class GridOutgrown(Exception):
+    """A hash grid has been made anew, with more cells: launches that know its number are bound anew."""
+
+
 class Rebuilt(NamedTuple):
     """An object over the memory of a replay.
 
     Attributes:
         id: The number by which kernels know it.
-        refresh: Adapts it to the present values of its arrays.
+        refresh: Adapts it to the present values of its arrays; raises `GridOutgrown` if it is outdated.
         held: The object.
     """
 
     id: Any
-    refresh: Callable[[], object]
+    refresh: Refresh
     held: WarpObject
+
+    @property
+    def is_outdated(self) -> bool:
+        """True if a larger grid has taken the place of the object."""
+        shared = self.refresh.shared
+        return shared is not None and shared.made is not self.held
 
 
 class SharedGrid:
     """A hash grid that all launches on one memory share: each of its own would take some 16 MB.
+
+    Args:
+        make: Returns a grid of some dimensions.
+        dims: The dimensions.
+        most: The dimensions of the program's grid, which it never exceeds.
+        radius: The size of a cell.
 
     Attributes:
         made: The grid.
         last: What has built it last.
     """
 
-    def __init__(self, made: WarpObject) -> None:
-        self.made = made
+    def __init__(
+        self,
+        make: Callable[[Sequence[int]], WarpObject],
+        dims: Sequence[int],
+        most: Sequence[int],
+        radius: float,
+    ) -> None:
+        self._make, self._dims, self._most, self._radius = make, list(dims), list(most), radius
+        self.made = make(dims)
         self.last: Refresh | None = None
+
+    def require_cells(self, points: Sequence[Values]) -> None:
+        """Test that points do not share cells by wrapping around that they would not share in the program.
+
+        Raises:
+            GridOutgrown: They did, so the grid has been made anew, with more cells.
+        """
+        if self._dims == self._most:
+            return
+        needed = dims_for(self._most, self._radius, points)
+        if any(own < least for own, least in zip(self._dims, needed, strict=True)):
+            self._dims = list(map(max, self._dims, needed))
+            self.made, self.last = self._make(self._dims), None
+            raise GridOutgrown
 
 
 class Refresh:
@@ -76,6 +115,9 @@ class Refresh:
         arrays: The arrays.
         run: Does it.
         shared: The object, if others adapt it, too.
+
+    Attributes:
+        shared: See above.
     """
 
     def __init__(
@@ -85,20 +127,31 @@ class Refresh:
         shared: SharedGrid | None = None,
     ) -> None:
         self._arrays, self._run = [a for a in arrays.values() if a.size], run
-        self._shared = shared
+        self.shared, self._made = shared, None if shared is None else shared.made
         self._seen: list[bytes] | None = None
 
     def __call__(self) -> None:
-        """Adapt the object, if an array or another user has changed it; always if one is on a device."""
+        """Adapt the object, if an array or another user has changed it; always if one is on a device.
+
+        Raises:
+            GridOutgrown: A larger grid has taken its place.
+        """
+        shared = self.shared
+        if shared is not None and shared.made is not self._made:
+            raise GridOutgrown
         if not all(is_on_host(array.device) for array in self._arrays):
             self._run()
             return
-        found = [array.numpy().tobytes() for array in self._arrays]
-        if found != self._seen or (self._shared is not None and self._shared.last is not self):
+        values = [array.numpy() for array in self._arrays]
+        found = [each.tobytes() for each in values]
+        changed = found != self._seen
+        if changed and shared is not None:
+            shared.require_cells(values)
+        if changed or (shared is not None and shared.last is not self):
             self._run()
             self._seen = found
-            if self._shared is not None:
-                self._shared.last = self
+            if shared is not None:
+                shared.last = self
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +187,17 @@ class Handle:
 
     def _grid(self, points: WarpArray, grids: dict[object, SharedGrid]) -> Rebuilt:
         options = self.options or {}
+        build: Build = options["build"]
         shared = grids.get(self.source)
         if shared is None:
-            dims = enough_cells(options["dims"], options["build"], points)
-            made = look_up("warp:HashGrid")(*dims, device=self.source.device, **_precision(self.source))
-            shared = grids[self.source] = SharedGrid(made)
-        build: Build = options["build"]
+            source, most = self.source, options["dims"]
+
+            def make(dims: Sequence[int]) -> WarpObject:
+                with not_intercepted():
+                    return look_up("warp:HashGrid")(*dims, device=source.device, **_precision(source))
+
+            shared = SharedGrid(make, enough_cells(most, build, points), most, build.radius)
+            grids[self.source] = shared
         rebuild = partial(shared.made.build, points, build.radius, *build.rest)
         return Rebuilt(shared.made.id, Refresh({"points": points}, rebuild, shared), shared.made)
 
@@ -152,18 +210,26 @@ def _precision(grid: WarpObject) -> dict[str, Any]:
 def enough_cells(dims: Sequence[int], build: Build, points: WarpArray) -> list[int]:
     """Return the dimensions of a grid that finds the same pairs as one of `dims`, in the same order.
 
-    A build takes time for each cell, and programs often make the grid far larger than the points need. With
-    twice the cells between the outermost points, and some more, none share a cell by wrapping around.
+    A build takes time for each cell, and programs often make the grid far larger than the points need.
     """
     if not is_on_host(points.device) or not is_on_host(build.points.device):
         return list(dims)
-    found = [
-        array.numpy().reshape(-1, array.numpy().shape[-1]) for array in (points, build.points) if array.size
-    ]
-    extents = [np.ptp(values, axis=0).astype(np.float64) for values in found]
-    needed = [2 * float(most) / build.radius + ROOM for most in np.max(extents, axis=0)] if extents else ()
-    if len(needed) != len(dims) or not np.isfinite(needed).all():
+    return dims_for(dims, build.radius, [array.numpy() for array in (points, build.points) if array.size])
+
+
+def dims_for(dims: Sequence[int], radius: float, points: Sequence[Values]) -> list[int]:
+    """Return the least dimensions, up to `dims`, with which no points share a cell by wrapping around.
+
+    Args:
+        dims: The largest dimensions.
+        radius: The size of a cell.
+        points: Positions, each (n, 3) or of as many components as there are dimensions.
+    """
+    extents = [np.ptp(each.reshape(-1, each.shape[-1]), axis=0).astype(np.float64) for each in points]
+    cells = np.max(extents, axis=0) / radius + 1 if extents else np.zeros(0)
+    if len(cells) != len(dims) or not np.isfinite(cells).all():
         return list(dims)
+    needed = np.maximum(cells + REACH, FEWEST_CELLS)
     return [min(own, 1 << math.ceil(math.log2(least))) for own, least in zip(dims, needed, strict=True)]
 
 

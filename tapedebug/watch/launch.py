@@ -42,7 +42,7 @@ from tapedebug.operations.adjoint_values import may_need_after
 from tapedebug.watch.arguments import Leaf, WarpKernel, thawed
 from tapedebug.watch.device_staging import Staging
 from tapedebug.watch.foreign_memory import ForeignMemory
-from tapedebug.watch.handles import Handle, Handles, Rebuilt
+from tapedebug.watch.handles import GridOutgrown, Handle, Handles, Rebuilt
 from tapedebug.watch.hooks import WarpObject, look_up
 from tapedebug.watch.kernel_accesses import Path, Use
 from tapedebug.watch.kernel_source import WarpKernelSource, is_reversible
@@ -442,10 +442,10 @@ class WarpLaunch(AccessSets):
         return cast("NarrowedStep", found)
 
     def command(self, values: Memory, adjoint: Memory | None, *, retains: bool = False) -> _Command:
-        """Return the launch bound to memory, which is done once for each memory."""
+        """Return the launch bound to memory, which is done once for each memory and size of its grids."""
         key = self, adjoint, retains
         found = values.bound.get(key)
-        if found is None:
+        if found is None or found.is_outdated:
             found = values.bound[key] = self._bind(values, adjoint, retains)
         return cast("_Command", found)
 
@@ -501,11 +501,18 @@ class NativeLaunch:
 
     def forward(self, values: Memory) -> None:
         """Run the kernel on this memory."""
-        self._launch.command(values, None).run()
+        self._run(values, None)
 
     def vjp(self, before: Memory, after: Memory, adjoint: Memory) -> None:
         """Run Warp's adjoint kernel with the values in `before`."""
-        self._launch.command(before, adjoint, retains=self._retains).run()
+        self._run(before, adjoint)
+
+    def _run(self, values: Memory, adjoint: Memory | None) -> None:
+        retains = self._retains and adjoint is not None
+        try:
+            self._launch.command(values, adjoint, retains=retains).run()
+        except GridOutgrown:
+            self._launch.command(values, adjoint, retains=retains).run()
 
 
 class _Numbers:
@@ -569,7 +576,17 @@ class _Command:
         self._command, self._rebuilt, self._staged = command, binding.rebuilt, binding.staged
         self._held = held
 
+    @property
+    def is_outdated(self) -> bool:
+        """True if a larger grid has taken the place of one that the launch knows."""
+        return any(rebuilt.is_outdated for rebuilt in self._rebuilt)
+
     def run(self) -> None:
+        """Run the launch.
+
+        Raises:
+            GridOutgrown: Nothing was run: the launch has to be bound anew, to a larger grid.
+        """
         if self._command is None:  # a launch without threads
             return
         with not_intercepted():
@@ -644,7 +661,7 @@ class _Binding:
         build = id((handle.options or {}).get("build"))
         key = handle.source, build, self.adjoint, self.retains, *(leaf.array for leaf in leaves.values())
         found: Rebuilt | None = self.values.bound.get(key)
-        if found is None or self.staged or not is_on_host(handle.source.device):
+        if found is None or found.is_outdated or self.staged or not is_on_host(handle.source.device):
             grids = self.values.bound.setdefault("hash grids", {})
             found = handle.rebuilt({name: self.array(leaf)[0] for name, leaf in leaves.items()}, grids)
             self.values.bound[key] = found

@@ -401,12 +401,22 @@ def test_a_replay_has_one_hash_grid_however_often_the_program_builds_it(monkeypa
                 wp.launch(programs.density, 2, [grid.id, x, y])
                 wp.launch(programs.total, 2, [y], [loss])
     session.tapes[0].verify()  # in memory of its own
-    made = []
-    original = wp.HashGrid.__init__
-    monkeypatch.setattr(wp.HashGrid, "__init__", lambda *args, **named: made.append(original(*args, **named)))
+    made = counted_grids(monkeypatch)
     replay = session.tapes[0].new_replay().forward()
     assert replay.values(session.tapes[0].array(loss)) == pytest.approx(loss.numpy())
     assert len(made) == 1
+
+
+def counted_grids(monkeypatch):
+    """Return a list to which each hash grid that is made from now on adds its dimensions."""
+    made, original = [], wp.HashGrid.__init__
+
+    def init(self, *dims, **named):
+        made.append(dims[:3])
+        original(self, *dims, **named)
+
+    monkeypatch.setattr(wp.HashGrid, "__init__", init)
+    return made
 
 
 def test_a_replay_of_a_large_hash_grid_finds_the_same_neighbours_in_the_same_order():
@@ -419,6 +429,32 @@ def test_a_replay_of_a_large_hash_grid_finds_the_same_neighbours_in_the_same_ord
             wp.launch(programs.density, 60, [grid.id, x, y])
     replay = session.tapes[0].new_replay().forward()
     assert replay.values(session.tapes[0].array(y)).tobytes() == y.numpy().tobytes()
+
+
+def test_points_of_a_replay_that_outgrow_its_hash_grid_get_a_larger_one(monkeypatch):
+    rng = np.random.default_rng(3)
+    x, y, z = programs.array(rng.uniform(-3, 3, (60, 3)), dtype=wp.vec3), *map(programs.zeros, (60, 60))
+    with td.watch_warp() as session:
+        grid = wp.HashGrid(128, 128, 128)
+        with wp.Tape():
+            grid.build(x, 1.0)
+            wp.launch(programs.density, 60, [grid.id, x, y])
+            wp.launch(programs.density, 60, [grid.id, x, z])
+    made = counted_grids(monkeypatch)
+    tape = session.tapes[0]
+    replay = tape.new_replay().forward()
+    assert made == [(16, 16, 16)]
+    apart = 7 * x.numpy()
+    apart[:30] = apart[30:] + 0.1  # pairs that are near each other
+    moved, expected = wp.array(apart, dtype=wp.vec3), wp.zeros(60)
+    grid.build(moved, 1.0)
+    wp.launch(programs.density, 60, [grid.id, moved, expected])
+    for _ in range(2):
+        replay.reset().set(tape.array(x), apart)
+        replay.forward()
+        for result in (y, z):
+            assert replay.values(tape.array(result)).tobytes() == expected.numpy().tobytes()
+    assert made == [(16, 16, 16), (64, 64, 64)]
 
 
 @wp.kernel(module="unique")  # older releases have no such grids, and need not build this
