@@ -355,11 +355,15 @@ class MemoryMap:
         return found
 
     def find(self, source: WarpArray) -> WatchedArray:
-        """Return the array of the contract; an array of no memory if no operation uses that of `source`."""
+        """Return the array of the contract; an array of no memory if no operation uses that of `source`.
+
+        So it is for an array that lies only in part in memory that operations use.
+        """
         if source.device is None:  # the type of a parameter
             return WatchedArray(NOWHERE, 0, (), (), BYTE)
         if self.is_known(source):
-            return self.array_of(source)
+            with contextlib.suppress(NotWatchable):
+                return self.array_of(source)
         return WatchedArray(NOWHERE, 0, source.shape, source.strides, self.element_type(source.dtype), source)
 
     def with_gradient_at(self, gradient: WarpArray | None) -> WatchedArray | None:

@@ -173,6 +173,20 @@ def test_an_array_of_numpy_is_an_argument_whose_memory_replays_leave_alone(given
     assert (found.verdict, [f for f in found.findings if f.severity == "error"]) == ("AGREE", [])
 
 
+def test_an_array_around_the_memory_of_a_tape_is_none_of_its_arrays():
+    whole, y, loss = programs.array([1, 2, 3, 4]), programs.zeros(2), programs.zeros(1)
+    place = {"dtype": float, "shape": (2,), "device": "cpu"}
+    part = wp.array(ptr=whole.ptr, grad=wp.array(ptr=whole.grad.ptr, **place), **place)
+    with td.watch_warp() as session:
+        with wp.Tape() as tape:
+            wp.launch(programs.square, 2, [part], [y])
+            wp.launch(programs.total, 2, [y], [loss])
+        tape.backward(loss)
+    found = td.diagnose(session.tapes[0])  # which names arrays by the variables here
+    assert (messages(found), list(found.trace.arrays[0].shape)) == (("AGREE", []), [2])
+    assert found.trace.arrays[0].label == "part"
+
+
 def test_gradients_that_a_launch_off_the_record_consumes_are_not_compared():
     x, y, loss = programs.array([1, 2, 3]), programs.zeros(3), programs.zeros(1)
     with td.watch_warp() as session:
