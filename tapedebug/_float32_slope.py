@@ -55,8 +55,8 @@ def fitted_slope(
 
     For each of several steps a cubic is fitted to seven points: its residual is the noise, its change from
     step to step the truncation error. Of a single step the latter is the difference to the polynomial through
-    all points. That shows nothing of the function at smaller displacements, so it may confirm a derivative that
-    is known otherwise, but not refute it.
+    all points. That shows nothing of the function at smaller displacements, so it may confirm a derivative
+    that is known otherwise, but not refute it.
 
     Args:
         function: The function of one number.

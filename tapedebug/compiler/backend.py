@@ -122,7 +122,7 @@ class CompileTimes:
     """Estimates the time to compile generated text, from its length and from the times measured so far."""
 
     SECONDS = 4e-4
-    """Seconds for each line of text, before any was measured: 2e-4 in lanes, up to 7e-4 if LLVM vectorises."""
+    """Seconds for each line of text until some are measured: 2e-4 in lanes, up to 7e-4 if LLVM vectorises."""
     LEAST = 0.02
     """Seconds of a compilation from which on it is a measure of this machine."""
 
