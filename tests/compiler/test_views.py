@@ -485,11 +485,34 @@ def in_turns(x: wp.array(dtype=float), y: wp.array(dtype=float), z: wp.array(dty
     z[i] = source[i] * dest[i]
 
 
-def test_arrays_take_turns_in_a_short_loop():
+@wp.kernel
+def in_turns_in_a_loop(
+    x: wp.array(dtype=float), y: wp.array(dtype=float), z: wp.array(dtype=float), n: int, m: int
+):
+    i = wp.tid()
+    source = x
+    dest = y
+    last = x
+    for k in range(n):
+        for _ in range(m):
+            dest[i] = source[i] * source[i] + z[i] * 0.1
+            other = source
+            source = dest
+            dest = other
+        if k == 1:
+            last = y
+        z[i] += last[i] * 0.3
+    z[i] = source[i] * dest[i] + z[i]
+
+
+def test_arrays_take_turns():
     x, y, z = floats(4), floats(4, seed=5), floats(4, seed=9)
     check(in_turns, 4, [x, y, z])
     check_gradient(in_turns, 4, [x, y, z])
     check_tangent(in_turns, 4, [x, y, z])
+    check(in_turns_in_a_loop, 4, [x, y, z, 3, 3])
+    check_gradient(in_turns_in_a_loop, 4, [x, y, z, 3, 3])
+    check_tangent(in_turns_in_a_loop, 4, [x, y, z, 3, 3])
 
 
 def test_an_index_of_one_of_two_arrays_is_computed_once():

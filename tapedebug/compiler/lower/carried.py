@@ -8,7 +8,15 @@ from typing import Any
 
 from tapedebug.compiler.ir import For, Value, While
 from tapedebug.compiler.lower import contents, control, in_place, syntax
-from tapedebug.compiler.lower._context import Context, Early, Item, StructValue, Undefined
+from tapedebug.compiler.lower._context import (
+    ArrayView,
+    ChosenView,
+    Context,
+    Early,
+    Item,
+    StructValue,
+    Undefined,
+)
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import Quantity
 
@@ -44,8 +52,7 @@ def require_kept(ctx: Context, node: ast.AST, name: str, was: Item | None, now: 
     then, after = contents.kind_of(was), contents.kind_of(now)
     hint = _other_type(name, now)
     if control.are_alternatives(was, now):
-        hint = f"choose it in each iteration: {name} = … if … else …; "
-        hint += "a short range(…) of known length takes this"
+        hint = f"let it be one of two whole arrays, or choose it in each iteration: {name} = … if … else …"
     ctx.type_error(node, f"`{name}` is {then} before this loop and {after} after an iteration", hint)
 
 
@@ -73,6 +80,9 @@ class Carried:
                 self.before[name] = retyped(ctx, node, name, self.before.get(name), new)
                 self.dropped[name] = self.before[name]
                 continue
+            was, another = self.before.get(name), ctx.early.get(("another", self._key(name)))
+            if isinstance(was, ArrayView) and isinstance(another, ArrayView):
+                self.before[name] = ChosenView(ctx.builder.constant(True, t.bool), was, another)
             if not isinstance(self.before.get(name, Undefined("")), Undefined):
                 continue  # a loop around this one carries it
             if (like := ctx.early.get(self._key(name))) is not None:
@@ -116,11 +126,17 @@ class Carried:
         self.last = dict(self.ctx.env)
         values: list[Value] = []
         for name in self.assigned:
-            was, now = self.before.get(name), self.ctx.env.get(name)
+            was, now = (
+                self.before.get(name),
+                control.as_choice(self.ctx, self.before.get(name), self.ctx.env.get(name)),
+            )
             leaves = contents.leaves_of(now, self.ctx)
             if not is_kept(self.ctx, was, now) and syntax.assigns_first(node, name):
                 assert now is not None
                 raise Early(("retyped", self._key(name)), now)
+            another = control.another_array(was, now)
+            if another is not None:
+                raise Early(("another", self._key(name)), another)
             require_kept(self.ctx, node, name, was, now)
             if name in self.carried:
                 assert leaves is not None  # it is what it was

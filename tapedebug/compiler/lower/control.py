@@ -186,6 +186,38 @@ def are_alternatives(one: Item | None, two: Item | None) -> bool:
     return both and _kind(one) == _kind(two)
 
 
+def another_array(was: Item | None, now: Item | None) -> ArrayView | None:
+    """Return the one other whole array that a variable may hold after an iteration of a loop, or None."""
+    if now is was or not (isinstance(was, ArrayView) and are_alternatives(was, now)):
+        return None
+    forms = {one.form: one for one in _options(now) if isinstance(one, ArrayView) and not one.indices}
+    others = [one for form, one in forms.items() if form != was.form]
+    whole = not was.indices and len(forms) == len({one.form for one in _options(now)})
+    return others[0] if whole and len(others) == 1 else None
+
+
+def as_choice(ctx: Context, was: Item | None, now: Item | None) -> Item | None:
+    """Return one of two whole arrays as a choice between these two in the order of `was`, if that is one."""
+    if not isinstance(was, ChosenView) or not are_alternatives(was, now):
+        return now
+    forms = [was.yes.form, was.no.form]
+    if was.yes.numbers or was.no.numbers or any(one.form not in forms for one in _options(now)):
+        return now
+
+    def is_first(view: Any) -> Value:
+        if isinstance(view, ChosenView):
+            sides = is_first(view.yes), is_first(view.no)
+            return ctx.builder.apply("where", view.condition, *sides)
+        return ctx.builder.constant(view.form == forms[0], t.bool)
+
+    return ChosenView(is_first(now), was.yes, was.no)
+
+
+def _options(view: Any) -> list[Any]:
+    """Return the arrays that a view is one of."""
+    return [*_options(view.yes), *_options(view.no)] if isinstance(view, ChosenView) else [view]
+
+
 def _after(ctx: Context, name: str, view: Any, node_if: If, block: int) -> Any:
     """Return a view of one block of an `If` as it is after it: the numbers that the block makes leave it."""
     made = {value for node in walk((node_if.then, node_if.orelse)[block]) for value in results_of(node)}
