@@ -62,10 +62,19 @@ def holding(args: Sequence[Any]) -> bool:
     if _here.launch is not None:
         return False
     for value in args:
-        kind: Any = type(value) if isinstance(value, types.Struct) else getattr(value, "kernel_type", None)
-        if kind is not None and may_hold(kind):
+        kind = value.__class__
+        if kind in _PLAIN or getattr(value, "dtype", None) in _PLAIN:
+            continue
+        declared: Any = kind if issubclass(kind, types.Struct) else getattr(value, "kernel_type", None)
+        if declared is not None and may_hold(declared):
             return True
+        if declared is not None:
+            _PLAIN.add(kind if declared is kind else declared.dtype)
     return False
+
+
+_PLAIN: set[Any] = {int, float, bool}
+"""Structs and element types that are known to contain no such arrays: the question costs launches time."""
 
 
 def parts(kernel: Any, value: array, name: str, place: int) -> list[array]:
