@@ -66,6 +66,7 @@ class Arguments:
         self._is_struct: Callable[[object], bool] = look_up("warp._src.types:is_struct")
         self._is_array: Callable[[object], bool] = look_up("warp._src.types:is_array")
         self._signatures: dict[WarpKernel, _Signature] = {}
+        self._others: dict[type, bool] = {}
         self._values: dict[type, bool] = {int: False, float: False, bool: False}
 
     def plain(self, kernel: WarpKernel, values: Sequence[object]) -> Plain | None:
@@ -115,15 +116,24 @@ class Arguments:
         """
         parameters = (self._signatures.get(kernel) or self._signature(kernel)).parameters
         return [
-            value if isinstance(value, self._array) else self._as_array(path, kind, value)
+            self._as_array(path, kind, value) if self._is_other_array(type(value)) else value
             for (path, kind), value in zip(parameters, values, strict=True)
         ]
 
+    def _is_other_array(self, kind: type) -> bool:
+        """True for classes of arrays that are not Warp's own."""
+        found = self._others.get(kind)
+        if found is None:
+            own = issubclass(kind, (self._array, self._indexed))
+            found = issubclass(kind, self._descriptor) or (hasattr(kind, "__array__") and not own)
+            self._others[kind] = found
+        return found
+
     def _as_array(self, path: Path, kind: WarpObject, value: WarpObject) -> WarpObject:
-        """Return an array over the memory of an argument for a parameter that is one; others as they are."""
+        """Return an array over the memory of an argument, if its parameter is one; numbers as they are."""
         if isinstance(value, self._descriptor):
             return self._described(path, kind, value)
-        if not hasattr(value, "__array__") or not self._is_array(kind) or self._is_array(value):
+        if not self._is_array(kind):
             return value
         return self._array(np.asarray(value), dtype=kind.dtype, device="cpu", copy=False)
 
