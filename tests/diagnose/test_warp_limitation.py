@@ -10,6 +10,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.aswarp import warp_reverse
+from tapedebug.compiler import kernel_queries
+from tapedebug.compiler.passes import warp_forward
 from tapedebug.trace import Finding
 
 HERE = Path(__file__)
@@ -511,9 +513,32 @@ def test_a_kernel_of_which_nothing_is_known_is_a_gap_in_the_coverage() -> None:
     found = wp.diagnose(tape, loss=loss, as_warp=True)
     assert not [item for item in found.findings if item.severity != "info"]
     assert (
-        "warp-limitation: what Warp computes for decompose is not known: it calls a function of matrices"
-        in found.coverage.notes
-    )
+        "warp-limitation: what Warp computes for decompose is not known: it calls a function of matrices, or "
+        "its branches are nested too deep"
+    ) in found.coverage.notes
+
+
+@wp.kernel
+def terraces(v0: wp.array(dtype=float), height: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    r = v0[i]
+    for turn in range(n):
+        if r > 4.0:
+            height[i] = r
+            if r > 5.0:
+                height[i] = r * float(turn)
+                if r > 6.0:
+                    height[i] = r * r
+        r = r * 1.5
+    height[i] = height[i] + r
+
+
+def test_a_reverse_of_too_many_branches_is_not_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(warp_forward, "MOST_BRANCHES", 5)
+        with pytest.raises(warp_forward.NotEmulated):
+            kernel_queries.warp_adjoint(terraces, frozenset({0, 1}))
+    kernel_queries.warp_adjoint(terraces, frozenset({0, 1}))
 
 
 def test_a_run_that_consumed_what_warp_computes_is_told_so() -> None:

@@ -27,8 +27,13 @@ LONGEST = 1 << 16
 """The most iterations that the reverse of a `while` may run: in Warp it may never end."""
 
 
+MOST_BRANCHES = 1 << 12
+"""The most branches of an emulated reverse, in which one of the kernel is computed again at each level that
+it is nested in, also by calls: the code of longer ones takes LLVM many minutes."""
+
+
 class NotEmulated(Exception):
-    """A kernel whose treatment by Warp is not known."""
+    """A kernel whose treatment by Warp is not known, or takes too much code."""
 
 
 class Forward(Transform):
@@ -49,6 +54,7 @@ class Forward(Transform):
         self.retained = retained
         self.before: dict[int, Values] = {}
         """Known values before each branch, when it was last computed."""
+        self.branches = 0
 
     def root(self, value: Value) -> Value:
         """The first value of the variable that a value is of."""
@@ -99,6 +105,9 @@ class Forward(Transform):
         known.update((r, self.value(inside, r)) for r in node.results)
 
     def _branch(self, node: If, known: Values, record: Record | None, first: bool) -> None:
+        self.branches += 1
+        if self.branches > MOST_BRANCHES:
+            raise NotEmulated
         condition, sides = self.value(known, node.condition), []
         for inner in (node.then, node.orelse):
             inside = dict(known)

@@ -175,7 +175,8 @@ def measure(context: RuleContext, group: Group) -> bool:
     name = context.trace.launches[group.launches[0]].name
     wrong = replay.as_warp(group.semantics)
     if wrong is None:
-        unknown = f"what Warp computes for {name} is not known: it calls a function of matrices"
+        why = "it calls a function of matrices, or its branches are nested too deep"
+        unknown = f"what Warp computes for {name} is not known: {why}"
         context.skipped(f"{WarpLimitation.code}: {unknown}")
         return False
     group.errors, group.gradients = compared(context, replay.gradients(), wrong)
