@@ -276,6 +276,8 @@ def _check_inputs(
         program.values(port)  # they are kept; a replay that stands at the beginning is not
     program.forget()
     value64 = program.base
+    if not limited:
+        program.forget()  # under a time limit the gradients go on from there
     if not program.inputs:
         return [], dot, value, value64, None
     gradients = _gradients(program, consumed, checkpoint)
