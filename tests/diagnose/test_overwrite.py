@@ -294,6 +294,20 @@ def test_overlapping_slices_are_an_overwrite() -> None:
     assert (finding.evidence["changed"], finding.evidence["elements"]) == (1, 3)
 
 
+def test_numbers_of_a_group_are_those_of_the_overwrite_that_is_named() -> None:
+    loss = zeros(1)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        for size in (1, 3):
+            x, y = floats(*range(1, size + 1)), zeros(size)
+            wp.launch(square, dim=size, inputs=[x], outputs=[y])
+            wp.launch(increase, dim=size, inputs=[x])
+            wp.launch(total, dim=size, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    (finding,) = [finding for finding in wp.diagnose(tape).findings if finding.severity == "error"]
+    assert finding.launches[:2] == [0, 1]
+    assert "1 of 1 elements changed value" in finding.message
+
+
 def test_a_kernel_that_reads_one_half_and_writes_the_other_is_harmless() -> None:
     x, loss = floats(1.0, 2.0, 0.0, 0.0), zeros(1)
     with wp.Tape(on_overwrite="ignore") as tape:

@@ -47,15 +47,13 @@ class OverwriteEffects:
             self._measure()
 
     def total(self, group: OverwriteGroup) -> ValueChange:
-        """Return the change of the first overwrite, with the largest count and difference of all."""
+        """Return the change of the first overwrite that changes a value: messages name the first."""
         found = [
             self.changes[key] for pair in group.pairs if (key := (pair.array, pair.clobberer)) in self.changes
         ]
         if not found:
             return ValueChange(0, 0, 0.0)
-        return ValueChange(
-            found[0].elements, max(item.changed for item in found), max(item.largest for item in found)
-        )
+        return next((change for change in found if change.changed), found[0])
 
     def _measure(self) -> None:
         for group in self.groups[:MEASURED]:
