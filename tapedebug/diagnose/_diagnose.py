@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from tapedebug.autograd.tapes.input_check import InputCheck
     from tapedebug.trace import TraceBinding
 
-VERDICT_SHARE = 0.6
+VERDICT_SHARE = 0.7
 """The share of `max_seconds` for the end-to-end verdict; the rest is for its explanation."""
 
 SUMMARISED = 1 << 27

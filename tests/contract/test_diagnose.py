@@ -8,6 +8,7 @@ import pytest
 from tapedebug import contract
 from tapedebug._progress import OutOfTime
 from tapedebug.diagnose import _diagnose, diagnose
+from tapedebug.diagnose.experiments import launch_check
 from tapedebug.diagnose.experiments.stale_replay import StaleReplays
 from tapedebug.diagnose.registry import OURS
 from tests.contract.test_operations import layers
@@ -138,6 +139,19 @@ def test_an_adjoint_that_is_not_the_transpose_is_found():
     assert finding.launches == [0]
     given, right = (finding.evidence["along"]["x"][key] for key in ("adjoint", "difference"))
     assert given / right == pytest.approx(2 / 3, rel=0.2)
+
+
+def test_a_direction_that_refutes_an_adjoint_is_the_last_one(monkeypatch):
+    directions = []
+    plain = launch_check._Point.difference
+
+    def difference(self, array, direction):
+        directions.append(self.record.name)
+        return plain(self, array, direction)
+
+    monkeypatch.setattr(launch_check._Point, "difference", difference)
+    diagnose(one(cube_with_wrong_adjoint)[0])
+    assert directions == ["total", "total", "cube_with_wrong_adjoint"]
 
 
 def test_a_pass_that_adds_to_the_one_before_is_found():

@@ -68,8 +68,11 @@ def launch_slopes(replay: Replay, launch: int) -> list[DirectionalSlope]:
     for param in sorted(set(record.active) & set(record.reads)):
         a, values = record.args[param], flow.values[param].astype(np.float64)
         gradient = gradients[a]
-        for _ in range(DIRECTIONS):
-            direction = rng.uniform(0.5, 1.0, values.shape) * rng.choice([-1.0, 1.0], values.shape)
+        directions = [
+            rng.uniform(0.5, 1.0, values.shape) * rng.choice([-1.0, 1.0], values.shape)
+            for _ in range(DIRECTIONS)
+        ]
+        for direction in directions:
             direction *= float(np.sqrt(np.mean(values**2))) or 1.0
             right, bar = point.difference(a, direction)
             size = float(np.linalg.norm(gradient * direction))
