@@ -12,8 +12,8 @@ from tapedebug._dataclass import dataclass
 TIMES, LEAST = 1.5, 1.6
 """The limit as a multiple of the program's processor time, and at least, in seconds.
 
-With them a program that imports Warp, which takes 0.6 s, runs watched and diagnosed in less than four times
-its own time.
+Programs that do little but import Warp take 0.6 s or more. The least is for them: with 2 s, their diagnosis
+alone took three times as long as they do.
 """
 LONGEST_TIMES, LONGEST_LEAST = 5.0, 6.0
 """The same until gradients were compared, and if one is wrong."""
