@@ -3,12 +3,14 @@
     python -m tests.benchmarks.compile_growth --lines 50 200 800 --warp 50 200
 
 Each figure is processor time in a process of its own with an empty cache. The kernels are those of
-`compile_times`: vec3 arithmetic, with a branch every ten lines. Warp compiles both directions at once.
+`compile_times`: vec3 arithmetic, with a branch every ten lines. Warp compiles both directions at once. The
+last column is the exponent p of times that grow as lines ** p, between the two longest kernels measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
 import tempfile
@@ -71,31 +73,40 @@ def warps(lines: int, folder: Path) -> float:
     return forward.used + backward.used
 
 
+def exponent(seconds: dict[int, float]) -> str:
+    """Return the exponent of growth between the two greatest of some lengths, given the seconds of each."""
+    if len(seconds) < 2:
+        return ""
+    short, long = sorted(seconds)[-2:]
+    return f"{math.log(seconds[long] / seconds[short]) / math.log(long / short):.2f}"
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Print the table: a line for each program, a column for each length."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lines", type=int, nargs="+", default=[50, 100, 200, 400, 800, 2000])
+    parser.add_argument("--lines", type=int, nargs="+", default=[50, 200, 800, 2000, 5000])
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
-    parser.add_argument("--warp", type=int, nargs="*", default=[50, 100, 200, 400], help="lengths for Warp")
+    parser.add_argument("--warp", type=int, nargs="*", default=[50, 200, 800], help="lengths for Warp")
     options = parser.parse_args(arguments)
-    table: dict[str, list[str]] = {
-        name: [] for name in ("lowering", *options.targets, "Warp, both directions")
+    table: dict[str, dict[int, float]] = {
+        name: {} for name in ("lowering", *options.targets, "Warp, both directions")
     }
     with tempfile.TemporaryDirectory() as name:
         for lines in options.lines:
             lowerings = []
             for target in options.targets:
-                lowering, compiling = ours(lines, target, Path(name))
+                lowering, table[target][lines] = ours(lines, target, Path(name))
                 lowerings.append(lowering)
-                table[target].append(duration(compiling))
-            table["lowering"].append(duration(min(lowerings)))
-            warp = duration(warps(lines, Path(name))) if lines in options.warp else ""
-            table["Warp, both directions"].append(warp)
-            print(
-                f"{lines} lines: {', '.join(f'{key} {cells[-1]}' for key, cells in table.items())}",
-                flush=True,
-            )
-    print(columns([("lines", *map(str, options.lines)), *((key, *cells) for key, cells in table.items())]))
+            table["lowering"][lines] = min(lowerings)
+            if lines in options.warp:
+                table["Warp, both directions"][lines] = warps(lines, Path(name))
+            done = (f"{key} {duration(of[lines])}" for key, of in table.items() if lines in of)
+            print(f"{lines} lines: {', '.join(done)}", flush=True)
+    cells = (
+        (key, *(duration(of[lines]) if lines in of else "" for lines in options.lines), exponent(of))
+        for key, of in table.items()
+    )
+    print(columns([("lines", *map(str, options.lines), "exponent"), *cells]))
     print(f"load {load()}")
 
 
