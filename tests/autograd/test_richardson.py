@@ -110,6 +110,23 @@ def test_a_kink_that_rounding_hides_from_small_steps(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("offset", [0.0, 1.0, 3.7, 30.0, 3000.0])
+@pytest.mark.parametrize(
+    "f",
+    [np.abs, lambda h: np.maximum(h, 0.0), lambda h: np.where(h > 0, 0.755 * h, 0.727 * h) + h * h],
+    ids=["abs", "relu", "curved"],
+)
+def test_a_small_kink_on_a_large_value_is_not_lost_when_the_smallest_steps_are_rounded(
+    f: Callable, offset: float
+) -> None:
+    for size in np.geomspace(0.02, 1.0, 18):
+        found = at(lambda h, size=size: offset + size * f(h) + 0.3 * np.sin(h), 0.0)
+        assert found.kink[0], size
+        assert found.right[0] - found.left[0] == pytest.approx(
+            size * (f(1e-6) - f(-1e-6) * -1) / 1e-6, rel=0.1
+        )
+
+
 @pytest.mark.parametrize("distance", [1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11])
 @pytest.mark.parametrize("offset", [0.0, 1.0])
 def test_a_kink_that_lies_beside_is_none_here(distance: float, offset: float) -> None:

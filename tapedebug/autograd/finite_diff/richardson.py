@@ -329,19 +329,30 @@ class _Sweep:
             still = np.maximum(np.abs(up - last_up), np.abs(down - last_down)) <= SLOPE_CONVERGED * height
             jump = still & (height > h * (2 * noise + target))
             suspicious = bent | jump
-            self.stable = np.where(corner | jump, self.stable + 1, 0).astype(np.int8)
             size = np.maximum(np.maximum(np.abs(up), np.abs(down)), np.abs(self.at_zero))
             straight = np.abs((up - self.at_zero) + (down - self.at_zero)) <= 16 * EPSILON * size
-            self._hold_corner(corner, bent, right, left, straight)
+            blurred = ~corner & self._is_blurred(right, left, noise)
+            kept = np.where(blurred, self.stable, 0)
+            self.stable = np.where(corner | jump, self.stable + 1, kept).astype(np.int8)
+            self._hold_corner(corner, bent, right, left, straight, blurred)
         self.sides, self.left, self.right = (up, down), left, right
         return suspicious
 
-    def _hold_corner(self, corner: Bools, bent: Bools, right: Floats, left: Floats, straight: Bools) -> None:
-        """Record a kink that smaller steps do not show because of rounding inside the function.
+    def _is_blurred(self, right: Floats, left: Floats, noise: Floats) -> Bools:
+        """True where slopes are those of the corner before, as far as rounding lets them be compared."""
+        apart = np.abs(self.corner_right - self.corner_left)
+        off = np.maximum(np.abs(right - self.corner_right), np.abs(left - self.corner_left))
+        blurred: Bools = (off <= 2 * noise) & (2 * noise > SLOPE_CONVERGED * apart)
+        return blurred
+
+    def _hold_corner(
+        self, corner: Bools, bent: Bools, right: Floats, left: Floats, straight: Bools, blurred: Bools
+    ) -> None:
+        """Record a kink that smaller steps do not show because of rounding.
 
         `acos(cos x)` is |x|, but once the cosine is rounded to 1, x is lost. Two steps show a kink if their
         slopes agree in many digits. A smooth function that is nearly linear on both sides shows its curvature
-        at smaller steps; a rounded one loses its kink abruptly.
+        at smaller steps; a rounded one loses its kink abruptly. Blurred steps show neither.
         """
         if not (corner.any() or self.seen.any()):
             return
@@ -355,7 +366,8 @@ class _Sweep:
         self.corner_right = np.where(finer, right, self.corner_right)
         # Beside a kink, smaller steps show the slope of one side; what is rounded shows the mean of both.
         aside = np.abs(right + left - self.corner_left - self.corner_right)
-        nothing = straight & ~corner & (aside <= 0.5 * np.abs(self.corner_right - self.corner_left))
+        inside = aside <= 0.5 * np.abs(self.corner_right - self.corner_left)
+        nothing = ~corner & ((straight & inside) | blurred)
         self.lost |= stable & nothing
         self.perhaps |= self.seen & nothing
         curve = ~corner & ~bent & ~nothing & ~self.lost
