@@ -39,7 +39,7 @@ def test_a_gradient_lies_between_the_slopes_of_both_sides(kernel, values, consum
         wp.launch(kernel, dim=3, inputs=[x], outputs=[out])
     program = whole_tape(tape, out, x, None)
     (port,) = program.inputs
-    gradients = _gradients(program, None)
+    gradients = _gradients(program, None, None)
     kinks = np.flatnonzero(np.array(values) == max(values)) if kernel is largest else np.array([0])
     consumed = replace(gradients, consumed={port: np.array(consumed)})
     assert (GradientBisection(program, port, consumed).kinks(kinks) is not None) == right
