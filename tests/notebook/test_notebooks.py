@@ -104,8 +104,9 @@ def test_the_notebook_about_nan(printed) -> None:
     assert "'cause': 'sqrt(0)'" in text and "'operands': [0.0]" in text
     assert "stretch_where [nan nan nan]" in text and "both operands of where are computed" in text
     assert re.search(r"stretch_inside \[0\.4\d+ ", text)
-    assert re.search(r"^AGREE · 60 of 60 launches", text, re.M)
-    assert re.search(r"^KINK · ", text, re.M)
+    assert re.search(r"^AGREE: 60 of 60 launches checked end to end", text, re.M), "the wind"
+    assert re.search(r"^KINK · 60 of 60 launches .* KINK with respect to x", text, re.M)
+    assert re.search(r"^KINK · d energy\[6\] / d x\[7\]\.x", text, re.M)
 
 
 def test_the_notebook_about_dynamic_loops(printed) -> None:
