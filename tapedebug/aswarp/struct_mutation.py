@@ -10,8 +10,8 @@ import numpy as np
 
 from tapedebug._errors import LaunchError
 from tapedebug.aswarp.warp_programs import notes_of
+from tapedebug.compiler.flatten import held_params
 from tapedebug.runtime.launch.argument_flattening import flattened
-from tapedebug.runtime.launch.held_arguments import held_params
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.record import Record
 
@@ -36,7 +36,7 @@ def changed_in(record: Record, now: tuple[Any, ...]) -> list[int]:
 
     Those of arrays in elements of arrays are left out: each launch may get a copy of these.
     """
-    held = held_params(record.kernel)
+    held = held_params(record.kernel.signature)
     pairs = enumerate(zip(record.args, now, strict=True))
     return [p for p, (a, b) in pairs if p not in held and not _same(a, b)]
 

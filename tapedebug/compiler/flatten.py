@@ -45,15 +45,23 @@ def flattened(signature: tuple[Param, ...]) -> tuple[Param, ...]:
     """The flat parameters."""
     found: list[Param] = []
     for owner in signature:
-        for name, kind in _leaves(owner.name, owner.type):
+        for name, kind, _ in _leaves(owner.name, owner.type):
             found.append(Param(name, kind, len(found), owner.index))
     return tuple(found)
 
 
-def _leaves(name: str, kind: Any) -> Iterator[tuple[str, Any]]:
+def held_params(signature: tuple[Param, ...]) -> frozenset[int]:
+    """The flat parameters that arrays in elements are passed as: their memory, and their places."""
+    leaves = (leaf for owner in signature for leaf in _leaves(owner.name, owner.type))
+    return frozenset(number for number, (_, _, held) in enumerate(leaves) if held)
+
+
+def _leaves(name: str, kind: Any, held: bool = False) -> Iterator[tuple[str, Any, bool]]:
+    """Yield name and type of each flat parameter, and whether it is a part of arrays in elements."""
     parts = parts_of(kind)
     if parts is None:
-        yield name, kind
+        yield name, kind, held
         return
+    held = held or isinstance(kind, t.HeldArrayType)
     for ending, inner in parts:
-        yield from _leaves(name + ending, inner)
+        yield from _leaves(name + ending, inner, held)

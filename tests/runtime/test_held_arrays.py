@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.compiler.flatten import held_params
 
 PROGRAM = """
 import {package} as wp
@@ -423,3 +424,20 @@ def test_indices_are_checked_in_each_array() -> None:
         wp.launch(beyond, dim=2, inputs=[rows], outputs=[wp.zeros(2)])
     assert "`rows.w`" in str(caught.value)
     assert "out[i] = rows[i].w[rows[i].n]" in str(caught.value)
+
+
+def test_a_struct_with_a_field_named_places_is_none_of_them() -> None:
+    """The flat parameters of arrays in elements end with that name, too."""
+
+    @wp.struct
+    class Journey:
+        places: wp.array(dtype=float)
+        speed: float
+
+    @wp.kernel
+    def last(journey: Journey, rows: wp.array(dtype=Row), out: wp.array(dtype=float)):
+        out[0] = journey.speed * journey.places[0] + rows[0].w[0]
+
+    names = [param.name for param in last.params]
+    assert names == ["journey.places", "journey.speed", "rows.w", "rows.w.places", "rows.n", "out"]
+    assert held_params(last.signature) == {2, 3}

@@ -157,15 +157,6 @@ def _transfer(pairs: list[tuple[array, array]], *, recorded: bool) -> None:
             copy(into, of)
 
 
-def held_params(kernel: Any) -> frozenset[int]:
-    """Return the flat parameters that arrays in elements are passed as: their memory, and their places."""
-    ending = ".places"
-    fields = tuple(p.name.removesuffix(ending) for p in kernel.params if p.name.endswith(ending))
-    return frozenset(
-        p.index for p in kernel.params if any(p.name == f or p.name.startswith(f + ".") for f in fields)
-    )
-
-
 def refuse_overlaps(kernel: Any, args: Sequence[Any]) -> None:
     """Refuse a launch that would read or write an array and a copy of it.
 
