@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import numpy as np
@@ -189,8 +190,9 @@ def test_many_inputs_are_displaced_together():
     result = end_to_end(tape, loss)
     assert result.verdict == "AGREE", str(result)
     assert len(result.inputs) == 200
-    note = "of 200 inputs, 196 were displaced together in random directions, 4 one by one"
-    assert note in result.coverage.notes
+    # How many are displaced alone depends on the seconds that a run takes.
+    pattern = r"of 200 inputs, 19\d were displaced together in random directions, \d one by one"
+    assert any(re.fullmatch(pattern, note) for note in result.coverage.notes)
     assert time.perf_counter() - began < 10
 
 
