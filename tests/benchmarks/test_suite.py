@@ -115,6 +115,15 @@ def differences(way: bound.ByHand, setup: bound.Setup, name: str) -> tuple[float
     return float(terms.sum()) - (values[0] - values[1]) / (2 * step), float(np.sqrt((terms**2).sum()))
 
 
+@pytest.mark.parametrize("part", ["forward", "backward"])
+def test_serial_and_parallel_ways_do_not_share_a_cache_entry(part: str) -> None:
+    """Numba's cache finds machine code by a function's name and line, and does not look at `parallel`."""
+    found = by_hand.ways("heat", part)
+    assert {way.name for way in found} == {"serial", "prange"}
+    names = {(way.call.py_func.__qualname__, way.call.py_func.__code__.co_firstlineno) for way in found}
+    assert len(names) == len(found)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_adjoints_by_hand_are_derivatives_of_what_is_forward_by_hand(name: str) -> None:
     """The reference is no copy of ours."""

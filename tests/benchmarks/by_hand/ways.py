@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -42,8 +43,14 @@ def _compiled(kernel: str, part: str, name: str, *, parallel: bool) -> Callable[
     def decorate(function: Any) -> Any:
         # Numba's cache does not look at the value of PARTS, and does not know functions in closures again.
         cache = function.__closure__ is None and "PARTS" not in function.__code__.co_names
+        own = types.FunctionType(
+            function.__code__, function.__globals__, function.__name__, None, function.__closure__
+        )
+        # Numba's cache does not look at `parallel` either: under one name, the machine code of whichever way
+        # was compiled first would be loaded for both, and timed as serial and as parallel.
+        own.__qualname__ = f"{function.__qualname__}_{'parallel' if parallel else 'serial'}"
         made = numba.njit(nogil=True, error_model="numpy", fastmath=False, parallel=parallel, cache=cache)(
-            function
+            own
         )
         FOUND.setdefault((kernel, part), []).append(Way(name, made))
         return function
