@@ -1,7 +1,8 @@
 """Random kernels for programs of several launches: which arrays they take, and how long these have to be.
 
 A kernel is a Python function that means the same to the compiler and to plain Python over `program_values`.
-Each thread writes its own row of some arrays, all threads add to elements of others, and read anything.
+Each thread writes its own row of some arrays, all threads add to elements of others, and read anything. A
+third of the kernels choose between arrays of one type, and some take structs whose elements hold arrays.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ PARAMETERS = {
     "r": ("wp.array(dtype=V)", "v", 1, "sum"),
     "n": ("wp.array(dtype=int)", "i", 1, "sum"),
     "top": ("wp.array(dtype=F)", "f", 1, "extreme"),
+    # only with others of their type, between which a kernel chooses
+    "z": ("wp.array(dtype=F)", "f", 1, "read"),
+    "u": ("wp.array(dtype=F)", "f", 1, "own"),
+    "t": ("wp.array(dtype=F)", "f", 1, "sum"),
+    # the last parameter: structs that hold an array each, made for the launch
+    "rows": ("wp.array(dtype=Row)", "row", 1, "held"),
 }
 ROWS = 3
 """Rows and columns that any array has, so that threads can name these."""
@@ -64,12 +71,16 @@ class Writer:
             self.statement(name)
         for _ in range(r.randint(0, 2)):
             self.statement(r.choice(written))
+        functions = self.arrays_by_name() if self.axes == 1 else ""
         declared = ", ".join(f"{name}: {PARAMETERS[name][0]}" for name in self.params)
         tid = "i = wp.tid()" if self.axes == 1 else "i, j = wp.tid()"
         name = f"kernel_{self.seed}"
         body = "\n".join(f"    {line}" for line in [tid, *self.lines])
         return Kernel(
-            name, tuple(self.params), f"@wp.kernel\ndef {name}({declared}, c: F):\n{body}\n", self.axes
+            name,
+            tuple(self.params),
+            f"{functions}@wp.kernel\ndef {name}({declared}, c: F):\n{body}\n",
+            self.axes,
         )
 
     def pick(self, *choices: str) -> str:
@@ -216,6 +227,90 @@ class Writer:
             self.lines.append(f"if i + 1 < {size}:")
             self.lines.append(f"    wp.atomic_add({name}, {first}, {value[kind]})")
             self.lines.append(f"    wp.atomic_add({name}, {first} + 1, F(0.05) * {self.leaf()})")
+
+    # Arrays by another name: one of two, or held by an element
+
+    def arrays_by_name(self) -> str:
+        """Add statements on arrays that have no parameter of their own; return the functions that they call.
+
+        The choices come from another generator, so that all other kernels stay what they were.
+        """
+        whole = self.r
+        self.r = r = random.Random(f"arrays {self.seed}")
+        functions = ""
+        if r.random() < 0.35:
+            one, two = r.choice([("x", "z"), ("x", "z"), ("y", "u"), ("s", "t")])
+            self.take(one, two)
+            functions = self.choice_between(one, two)
+        if r.random() < 0.3:
+            self.take("rows")
+            self.element_of_rows()
+        self.r = whole
+        return functions
+
+    def take(self, *names: str) -> None:
+        """Make these arrays parameters, in the order of the table."""
+        self.params = [name for name in PARAMETERS if name in (*self.params, *names)]
+
+    def condition(self) -> str:
+        """A condition that is the same in all threads, counts with them, or depends on values."""
+        return self.pick(
+            "c > F(0.5)", "c > F(0.7)", "i % 2 == 0", "i % 3 == 1", "i > 4", f"{self.leaf()} > F(0.1)"
+        )
+
+    def choice_between(self, one: str, two: str) -> str:
+        """Read from, write to or add to one of two arrays; return the function that chooses, if one does."""
+        functions, condition = "", self.condition()
+        if self.r.random() < 0.5:
+            one, two = two, one
+        indent = ""
+        match self.r.randrange(4):
+            case 0:
+                self.lines.append(f"a = {one} if {condition} else {two}")
+            case 1:
+                self.lines += [f"a = {one}", f"if {condition}:", f"    a = {two}"]
+            case 2:
+                name, array = f"one_of_two_{self.seed}", PARAMETERS[one][0]
+                functions = (
+                    f"@wp.func\ndef {name}(one: {array}, two: {array}, first: bool):\n"
+                    "    if first:\n        return one\n    return two\n\n\n"
+                )
+                self.lines.append(f"a = {name}({one}, {two}, {condition})")
+            case _:
+                self.lines += [f"a = {one}", f"b = {two}"]
+                self.lines += [f"for turn in range({self.pick('3', 'i % 3', '2')}):", "    a, b = b, a"]
+                indent = self.pick("", "    ")
+        role = PARAMETERS[one][3]
+        if role == "own":
+            lines = self.change("a[i]")
+        elif role == "sum":
+            lines = [f"wp.atomic_add(a, {self.any_row('a')}, F(0.05) * {self.value(1)})"]
+        else:
+            lines = [self.result(f"a[{self.any_row('a')}]")]
+        self.lines += [indent + line for line in lines]
+        return functions
+
+    def result(self, read: str) -> str:
+        """A statement on something that was read."""
+        if "y" in self.params:
+            return f"y[i] += F(0.5) * wp.sin({read} * {self.leaf()})"
+        self.take("s")
+        return f"wp.atomic_add(s, {self.any_row('s')}, F(0.05) * wp.sin({read} * {self.leaf()}))"
+
+    def element_of_rows(self) -> None:
+        """Read from or add to the array that an element holds."""
+        row = f"rows[{self.any_row('rows')}]"
+        if self.r.random() < 0.5:
+            self.lines.append(f"held = {row}")
+            row = "held"
+        if self.r.random() < 0.4:
+            at = self.any_row(f"{row}.data")
+            self.lines.append(f"wp.atomic_add({row}.data, {at}, F(0.05) * {row}.gain * {self.value(1)})")
+        elif self.r.random() < 0.5:
+            self.lines.append(self.result(f"{row}.data[{self.any_row(f'{row}.data')}] * {row}.gain"))
+        else:
+            self.lines += ["whole = F(0.0)", f"for k in range({row}.data.shape[0]):"]
+            self.lines += [f"    whole += wp.sin({row}.data[k]) * F(0.05)", self.result("whole")]
 
 
 def kernel(seed: int) -> Kernel:

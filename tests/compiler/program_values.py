@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,22 @@ class Struct:
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.array.fields[name][self.at] = value
+
+
+@dataclass(frozen=True)
+class Row:
+    """A struct that holds an array."""
+
+    data: Array
+    gain: float
+
+
+class Rows(list[Row]):
+    """An array of such structs."""
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (len(self),)
 
 
 def _function(f: Callable[[float], float], slope: Callable[[float, float], float]) -> Any:

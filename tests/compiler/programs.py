@@ -26,7 +26,18 @@ from tapedebug.autograd import jvp
 from tapedebug.runtime.memory import buffer as buffers
 from tests.compiler import parallel_comparison
 from tests.compiler.program_kernels import PARAMETERS, ROWS, kernel
-from tests.compiler.program_values import Array, Library, Number, Operations, Structs, Unsure, Vector, plain
+from tests.compiler.program_values import (
+    Array,
+    Library,
+    Number,
+    Operations,
+    Row,
+    Rows,
+    Structs,
+    Unsure,
+    Vector,
+    plain,
+)
 from tests.runtime.guards import Blocks
 
 Program = dict[str, Any]
@@ -38,6 +49,8 @@ SIZES = (3, 7, 31, 64, 130, 257, 300)
 """Numbers of threads: fewer than a chunk has, and some more than several have."""
 VALUE = 0.625
 """The argument `c` of the kernels."""
+GAINS = (0.75, -1.25, 0.5, 1.5)
+"""Numbers beside the arrays that elements of `rows` hold."""
 FOLDER = tempfile.TemporaryDirectory(prefix="tapedebug-programs-")
 HEADER = """import tapedebug as wp
 
@@ -50,6 +63,12 @@ class Body:
     tag: int
     pos: V
     mass: F
+
+
+@wp.struct
+class Row:
+    data: wp.array(dtype=F)
+    gain: F
 
 
 @wp.kernel
@@ -279,6 +298,8 @@ class Maker:
         views = []
         for param in one["params"]:
             kind, axes, role = PARAMETERS[param][1:]
+            if role == "held":
+                continue
             sizes = [ROWS] * axes
             if role == "own" or f"{param}[i]" in one["text"]:
                 sizes[0] = max(ROWS, dim[0])
@@ -288,16 +309,24 @@ class Maker:
             if found is None:
                 return None
             views.append(found)
-        if not self.fits(one["params"], views):
+        held = r.randint(ROWS, len(GAINS)) if "rows" in one["params"] else 0
+        passed = {view["block"] for view in views}
+        for _ in range(held):
+            found = self.view("f", [ROWS])
+            if found is None or found["block"] in passed:  # which is refused where the launch works on copies
+                return None
+            views.append(found)
+        if not self.fits([*one["params"][: len(views) - held], *["rows"] * held], views):
             return None
-        return {"op": "launch", "kernel": name, "dim": dim, "views": views}
+        return {"op": "launch", "kernel": name, "dim": dim, "views": views, "held": held}
 
     def fits(self, params: list[str], views: list[View]) -> bool:
         """Return whether what a launch writes is what it is given once, unless the program is about overlaps.
 
-        Threads in lockstep and in chunks are then those of the loop, whatever the package finds out.
+        Threads in lockstep and in chunks are then those of the loop, whatever the package finds out. Arrays
+        in elements never overlap: the package refuses some of those.
         """
-        if self.overlaps:
+        if self.overlaps and "rows" not in params:
             return True
         used = [self.used(view) for view in views]
         for k, param in enumerate(params):
@@ -406,7 +435,7 @@ def modules(spec: Program) -> dict[str, Any]:
         ),
         {},
     )
-    names = {name: getattr(shared, name) for name in ("wp", "F", "V", "Body")}
+    names = {name: getattr(shared, name) for name in ("wp", "F", "V", "Body", "Row")}
     return {"": shared, **{name: _module(one["text"], names) for name, one in spec["kernels"].items()}}
 
 
@@ -519,6 +548,9 @@ class _Run:
         match step["op"]:
             case "launch":
                 function = getattr(self.modules[step["kernel"]], step["kernel"])
+                if step.get("held"):
+                    rows = [self.row(*one) for one in zip(views[-step["held"] :], GAINS, strict=False)]
+                    views[-step["held"] :] = [wp.array(rows, dtype=self.names.Row)]
                 wp.launch(function, tuple(step["dim"]), [*views, VALUE])
             case "copy":
                 wp.copy(*views)
@@ -530,6 +562,11 @@ class _Run:
                 views[0].assign(assigned(views[0].shape))
             case "clone":
                 self.arrays[step["name"]] = wp.clone(views[0])
+
+    def row(self, data: Any, gain: float) -> Any:
+        row = self.names.Row()
+        row.data, row.gain = data, gain
+        return row
 
     def total(self, a: Any, weighed: dict[str, Any], loss: Any) -> None:
         names = self.names
@@ -621,10 +658,10 @@ def _plain(text: str, name: str, library: Library) -> Any:
         def __getattr__(self, word: str) -> Any:
             return getattr(library, word)
 
-        kernel = staticmethod(lambda f: f)
+        kernel = func = staticmethod(lambda f: f)
         array = array2d = array3d = staticmethod(lambda dtype: None)
 
-    names = {"wp": Words(), "F": float_of, "V": Vector, "Body": None}
+    names = {"wp": Words(), "F": float_of, "V": Vector, "Body": None, "Row": None}
     exec(compile(text, "<program>", "exec"), names)
     return names[name]
 
@@ -642,7 +679,10 @@ def _step(step: Any, memory: dict[str, Cells], kernels: Any, library: Library, o
         views.append(place)
     match step["op"]:
         case "launch":
-            args = [view.for_kernel() for view in views]
+            args: list[Any] = [view.for_kernel() for view in views]
+            if step.get("held"):
+                held = args[-step["held"] :]
+                args[-step["held"] :] = [Rows(map(Row, held, GAINS))]
             for thread in np.ndindex(*step["dim"]):
                 library.thread = tuple(map(int, thread))
                 kernels[step["kernel"]](*args, VALUE)

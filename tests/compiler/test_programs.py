@@ -60,8 +60,17 @@ def test_programs_have_everything() -> None:
         "b[i].mass",
         "i, j = wp.tid()",
         "wp.cross",
+        "a = x if",
+        "a = one_of_two_",
+        "a, b = b, a",
+        "    a = z",
+        "a[i]",
+        "wp.atomic_add(a, ",
+        "held.data[",
+        "wp.atomic_add(held.data, ",
     ):
         assert word in text, word
+    assert sum(bool(step.get("held")) for step in steps) > 6
 
 
 def sentinel(patch: pytest.MonkeyPatch) -> None:
@@ -100,7 +109,7 @@ def hunted(fault: Any, first: int, folder: str) -> tuple[int, str]:
     raise AssertionError("nothing was found")
 
 
-@pytest.mark.parametrize("fault, first", [(sentinel, 12), (stretch, 1)])
+@pytest.mark.parametrize("fault, first", [(sentinel, 30), (stretch, 1)])
 def test_a_planted_fault_is_found_made_smaller_and_kept(fault: Any, first: int, tmp_path: Path) -> None:
     """In a process of its own, whose compiled code is wrong."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:

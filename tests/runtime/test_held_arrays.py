@@ -15,6 +15,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.flatten import held_params
+from tests.compiler.parallel_comparison import always_cut
 
 PROGRAM = """
 import {package} as wp
@@ -441,3 +442,66 @@ def test_a_struct_with_a_field_named_places_is_none_of_them() -> None:
     names = [param.name for param in last.params]
     assert names == ["journey.places", "journey.speed", "rows.w", "rows.w.places", "rows.n", "out"]
     assert held_params(last.signature) == {2, 3}
+
+
+INTERLEAVED = """
+import tapedebug as wp
+
+
+@wp.struct
+class Body:
+    tag: int
+    mass: float
+    spin: float
+
+
+@wp.struct
+class Row:
+    data: wp.array(dtype=float)
+
+
+@wp.kernel
+def scatter(rows: wp.array(dtype=Row), x: wp.array(dtype=float)):
+    i = wp.tid()
+    held = rows[i % rows.shape[0]]
+    wp.atomic_add(held.data, i % held.data.shape[0], x[i])
+"""
+
+
+@pytest.mark.parametrize("which", ["one field", "two fields", "two blocks"])
+def test_fields_beside_those_that_elements_hold_stay_as_they_are(tmp_path: Path, which: str) -> None:
+    """Chunks add zeros to all of an array: an integer that reads as a signalling NaN would be another."""
+    path = tmp_path / "interleaved.py"
+    path.write_text(INTERLEAVED, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    bodies = wp.zeros(40, dtype=module.Body, requires_grad=True)
+    tags = np.arange(40, dtype=np.int32) - 5_000_000
+    memory = bodies.numpy()
+    memory["tag"] = tags
+    assert np.isnan(tags.view(np.float32)).all()
+    other = wp.zeros(12, dtype=float, requires_grad=True)
+    second = {
+        "one field": bodies["mass"][20:40],
+        "two fields": bodies["spin"][::-2],
+        "two blocks": other[3:9],
+    }[which]
+    arrays = [bodies["mass"][1:20:3], second]
+    rows = wp.array([module.Row(data=data) for data in arrays], dtype=module.Row)
+    x = wp.array(np.linspace(-1.0, 2.0, 600, dtype=np.float32), dtype=float, requires_grad=True)
+    with wp.Tape() as tape, always_cut():
+        wp.launch(module.scatter, 600, [rows, x])
+    np.testing.assert_array_equal(memory["tag"], tags)
+    expected = [np.zeros(len(data)) for data in arrays]
+    for i, value in enumerate(x.numpy()):
+        row = expected[i % 2]
+        row[i % len(row)] += value
+    for data, right in zip(arrays, expected, strict=True):
+        np.testing.assert_allclose(data.numpy(), right, atol=2e-5)
+    seed = np.random.default_rng(0).uniform(size=len(second)).astype(np.float32)
+    tape.backward(grads={second: wp.array(seed, dtype=float)})
+    gradient = [seed[i % len(seed)] if i % 2 else 0.0 for i in range(600)]
+    np.testing.assert_allclose(x.grad.numpy(), gradient, rtol=1e-6)

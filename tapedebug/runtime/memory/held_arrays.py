@@ -1,9 +1,10 @@
 """Arrays in the elements of arrays of structs: what keeps them alive, and the memory of all of them as one.
 
 In memory such an array is a `DESCRIPTOR`: an address, a shape and strides. A kernel gets one array with the
-memory of all of them, and the place of each in it. If they are parts of one allocation, that array is a view
-of it; else it is a copy, which is filled before a launch and copied back after one that writes to it. A tape
-records these copies, so that versions, gradients and replays of the arrays are those of any copy and launch.
+memory of all of them, and the place of each in it. If they are parts of one allocation, on the same steps,
+that array is a view of it; else it is a copy, which is filled before a launch and copied back after one that
+writes to it. A tape records these copies, so that versions, gradients and replays of the arrays are those of
+any copy and launch.
 """
 
 from __future__ import annotations
@@ -137,39 +138,91 @@ def common(holders: array, leaf: Any, name: str) -> Common:
             f"{strides[filled][odd][0].tolist()}, which are no multiples of its {item} bytes",
             hint="assign contiguous(), a copy, to the field",
         )
-    one = buffers[0] if len(set(buffers)) == 1 and not ((lows - lows[0]) % item).any() else None
     gradient = bool(graded.any()) and types.is_float(kind.dtype)
+    steps, rests, same = _spacing(low, np.abs(strides[filled]) // item, item, number, buffers)
     segments: tuple[Segment, ...] = ()
-    if one is not None:
-        data = make(one, int(lows[0]), kind.dtype, (int(highs.max() - lows[0]) // item,), (item,))
+    if same and len(set(buffers)) == 1:
+        (one,), step = set(buffers), int(steps[0])
+        assert one is not None
+        size = (int(highs.max() - lows[0]) - item) // step + 1
+        data = make(one, int(lows[0]), kind.dtype, (size,), (step,))
         data.requires_grad = gradient
-        first = (start[filled] - lows[0]) // item
+        first = (start[filled] - lows[0]) // step
     else:
+        if not same:
+            lows, highs, number, buffers = _merged_apart(low, high, rests, number, buffers)
         _, seen = np.unique(number, return_index=True)
         order = np.argsort(seen)  # that of the elements: addresses differ from run to run
         lows, highs, buffers = lows[order], highs[order], [buffers[k] for k in order]
         number = np.argsort(order)[number]
-        sizes = (highs - lows) // item
+        spaced = steps[seen[order]]
+        sizes = (highs - lows - item) // spaced + 1
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         data = new((int(offsets[-1]),), kind.dtype, requires_grad=gradient)
         parts, elements = [], np.argwhere(filled)[seen[order]]
         whole, field = name.removesuffix(f".{'.'.join(leaf.path)}"), ".".join(leaf.path)
-        for k, (buffer, begin, size) in enumerate(zip(buffers, lows.tolist(), sizes.tolist(), strict=True)):
+        ranges = zip(buffers, lows.tolist(), sizes.tolist(), spaced.tolist(), strict=True)
+        for k, (buffer, begin, size, step) in enumerate(ranges):
             assert buffer is not None
-            source = make(buffer, begin, kind.dtype, (size,), (item,))
+            source = make(buffer, begin, kind.dtype, (size,), (step,))
             source.requires_grad = gradient and bool(graded[number == k].any())
             label = f"{whole}[{', '.join(map(str, elements[k]))}].{field}"
             parts.append(Segment(source, data[int(offsets[k]) : int(offsets[k + 1])], label))
         segments = tuple(parts)
-        first = offsets[number] + (start[filled] - lows[number]) // item
+        first = offsets[number] + (start[filled] - lows[number]) // steps
     entry = types.vector(1 + 2 * ndim, types.int64)
     places = new(holders.shape, entry)
     table = places._numpy_view()
     table[..., 0] = np.where(start == 0, -1, 0)
     table[..., 0][filled] = first
     table[..., 1 : 1 + ndim] = np.where((start == 0)[..., None], 0, shape)
-    table[..., 1 + ndim :] = strides // item
+    table[..., 1 + ndim :][filled] = strides[filled] // steps[:, None]
     return Common(data, places, segments, name)
+
+
+def _spacing(
+    low: Values, units: Values, item: int, number: Values, buffers: list[Buffer | None]
+) -> tuple[Values, Values, bool]:
+    """Return how far apart the elements of arrays are in the memory that is to be one array.
+
+    Arrays that are fields of structs have other fields between their elements. A launch must not touch
+    these: chunks that add to the array add zeros to all of it, which changes integers that read as NaN.
+
+    Args:
+        low: The first byte of each array.
+        units: Its strides in elements, without signs.
+        item: Bytes of an element.
+        number: The range of memory that it is in.
+        buffers: The buffer of each range.
+
+    Returns:
+        For each array the greatest step that divides all strides in its buffer, in bytes, and its first
+        byte modulo that step; and True if these are the same for all arrays of a buffer.
+    """
+    known: dict[Buffer | None, int] = {}
+    which = np.array([known.setdefault(buffer, len(known)) for buffer in buffers], np.int64)[number]
+    common = np.zeros(len(known), np.int64)
+    np.gcd.at(common, which, np.gcd.reduce(units, axis=-1))
+    steps = np.maximum(common, 1)[which] * item
+    rests = low % steps
+    first = np.zeros(len(known), np.int64)
+    first[which] = rests
+    return steps, rests, bool((first[which] == rests).all())
+
+
+def _merged_apart(
+    low: Values, high: Values, rests: Values, number: Values, buffers: list[Buffer | None]
+) -> tuple[Values, Values, Values, list[Buffer | None]]:
+    """Merge ranges as `_merged` does, but only those of arrays that are on the same steps."""
+    lows, highs, apart, found = [], [], np.empty_like(number), list[Buffer | None]()
+    for range_, rest in np.unique(np.stack([number, rests], axis=1), axis=0).tolist():
+        members = np.flatnonzero((number == range_) & (rests == rest))
+        begins, ends, inner = _merged(low[members], high[members])
+        apart[members] = inner + len(found)
+        lows.append(begins)
+        highs.append(ends)
+        found += [buffers[range_]] * len(begins)
+    return np.concatenate(lows), np.concatenate(highs), apart, found
 
 
 @contextmanager
