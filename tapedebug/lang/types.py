@@ -35,6 +35,7 @@ from tapedebug.lang._scalars import SIGNED as SIGNED
 from tapedebug.lang._scalars import SUFFIXES as SUFFIXES
 from tapedebug.lang._scalars import UNSIGNED as UNSIGNED
 from tapedebug.lang._scalars import Scalar as Scalar
+from tapedebug.lang._scalars import ScalarMeta
 from tapedebug.lang._scalars import bfloat16 as bfloat16
 from tapedebug.lang._scalars import bool as bool
 from tapedebug.lang._scalars import compared_as as compared_as
@@ -212,6 +213,8 @@ def pattern(annotation: Any) -> Any:
     Raises:
         TypeError: It is neither.
     """
+    if isinstance(annotation, ScalarMeta):  # first, as most are, and every array that is made asks
+        return canonical(annotation)
     if annotation is Any:
         return _generic.ANY
     if annotation is Callable or getattr(annotation, "__origin__", None) is Callable:
