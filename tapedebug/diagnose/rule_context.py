@@ -13,6 +13,7 @@ from tapedebug.contract import ElementConflicts, ElementTracking, RecordedTape
 from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile, measure
 from tapedebug.diagnose.experiments.element_accesses import element_conflicts
 from tapedebug.diagnose.experiments.experiment import Experiment
+from tapedebug.diagnose.experiments.kinks import LAUNCHES, Kink, find_kink
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.experiments.zero_grad_paths import ZeroGradPath, zero_grad_paths
 from tapedebug.diagnose.timings import PROFILE, Cost, StepTimer, estimated, seconds_per_run
@@ -129,6 +130,18 @@ class RuleContext:
         """The operations at which the adjoint becomes 0, for inputs whose gradient is exactly 0."""
         with self.timer.measure("operations with a zero derivative", self.estimate(Cost(1))):
             return zero_grad_paths(self)
+
+    @cached_property
+    def kink(self) -> Kink | None:
+        """The operation at its kink that is nearest to the loss; None if none was found.
+
+        It does not depend on the input in which the loss has the kink.
+        """
+        kernels = {launch.kernel for launch in self.trace.launches if launch.kind == "kernel"}
+        # For each launch that is followed, the tape runs forward and backward once.
+        cost = Cost(PROFILE.runs * min(LAUNCHES, len(kernels)))
+        with self.timer.measure("operations at a kink", self.estimate(cost)):
+            return find_kink(self)
 
     def need(self, kind: type[T], lacking: str) -> T:
         """Return a capability of the tape that a rule requires.

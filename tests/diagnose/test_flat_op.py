@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tapedebug as wp
+from tapedebug.contract import Threads
+from tapedebug.diagnose.experiments.kinks import find_kink
+from tapedebug.diagnose.rule_context import RuleContext
 
 HERE = Path(__file__)
 
@@ -179,6 +183,62 @@ def test_a_kink_is_told_with_both_slopes() -> None:
     )
     assert (finding.evidence["left"], finding.evidence["right"]) == (check.left, check.right)
     assert "the slope is -1 on the left and 1 on the right" in str(diagnosis)
+
+
+@wp.kernel
+def interpolated(place: wp.array(dtype=float), table: wp.array(dtype=float), out: wp.array(dtype=float)):
+    i = wp.tid()
+    cell = int(wp.floor(place[i]))
+    part = place[i] - float(cell)
+    out[i] = (1.0 - part) * table[cell] + part * table[cell + 1]
+
+
+def test_an_interpolation_at_a_grid_point_is_told_with_its_floor() -> None:
+    table = floats(1.0, 2.0, 5.0, 6.0, requires_grad=False)
+    (finding,) = run(interpolated, floats(0.5, 1.0, 1.5), table).findings
+    assert finding.location.line == line_of("cell = int(wp.floor(place[i]))")
+    assert "wp.floor(place[i]) in launch 0 (interpolated) is at its kink (operands 1)" in finding.message
+    assert (finding.evidence["left"], finding.evidence["right"]) == (pytest.approx(1.0), pytest.approx(3.0))
+
+
+@pytest.mark.parametrize(
+    ("operation", "jumps", "others"),
+    [
+        (wp.floor, (-1.0, 0.0, 2.0), (0.5, 1.9)),
+        (wp.ceil, (-1.0, 0.0, 2.0), (0.5, 1.9)),
+        (wp.trunc, (-1.0, 2.0), (0.0, 0.5)),
+        (wp.int32, (-1.0, 2.0), (0.0, 0.5)),
+        (wp.round, (-1.5, 0.5, 2.5), (0.0, 1.0, 2.0)),
+        (wp.rint, (-1.5, 0.5, 2.5), (0.0, 1.0, 2.0)),
+    ],
+)
+def test_steps_are_at_a_kink_only_where_their_result_changes(
+    operation: Any, jumps: tuple[float, ...], others: tuple[float, ...]
+) -> None:
+    @wp.kernel
+    def stepped(x: wp.array(dtype=float), out: wp.array(dtype=float)):
+        i = wp.tid()
+        out[i] = x[i] * float(operation(x[i]))
+
+    for values, at_a_jump in ((jumps, True), (others, False)):
+        x, out = floats(*values), wp.zeros(len(values), dtype=float, requires_grad=True)
+        with wp.Tape() as tape:
+            wp.launch(stepped, dim=len(values), inputs=[x], outputs=[out])
+        threads = tape.operations[0].capability(Threads)
+        for number in range(len(values)):
+            thread = threads.follow(number, {0: x.numpy(), 1: out.numpy()})
+            thread.run()
+            assert (thread.corner() is not None) is at_a_jump
+
+
+def test_the_operation_at_a_kink_is_looked_for_once_a_tape(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(
+        sys.modules[RuleContext.__module__], "find_kink", lambda case: calls.append(case) or find_kink(case)
+    )
+    found = run(distance, floats(1.0, 2.0, 3.0), floats(1.0, 2.0, 3.0)).findings
+    assert [finding.inputs for finding in found] == [["v"], ["w"]]
+    assert len(calls) == 1
 
 
 @wp.kernel

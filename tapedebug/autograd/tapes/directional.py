@@ -151,6 +151,8 @@ def _random_direction(values: Floats, number: int, effort: Effort) -> Floats:
 def _largest(gradient: Floats, count: int) -> Indices:
     """Return the positions of the `count` largest entries; of equal ones the first."""
     size = np.abs(np.nan_to_num(gradient, nan=np.inf))
+    if count == 1 and size.size:
+        return np.array([size.argmax()])  # `partition` is slow where many entries are equal
     if not 0 < count < size.size:
         return np.arange(min(count, size.size))
     least = np.partition(size, size.size - count)[size.size - count]

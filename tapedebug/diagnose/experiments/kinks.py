@@ -1,4 +1,7 @@
-"""Finds an operation at its kink: `abs` of 0, `max` of equal values, a branch on the verge of changing."""
+"""Finds an operation at its kink: `abs` of 0, `max` of equal values, `floor` of an integer.
+
+A comparison of equal values is one too: its branch is on the verge of changing.
+"""
 
 from __future__ import annotations
 

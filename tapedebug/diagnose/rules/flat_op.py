@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from tapedebug.autograd.thresholds import SLOPE_IS_JUMP
 from tapedebug.diagnose import wording as words
-from tapedebug.diagnose.experiments.kinks import find_kink
 from tapedebug.diagnose.experiments.zero_grad_paths import TINY
 from tapedebug.diagnose.rule import Repair, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
@@ -77,7 +76,7 @@ def _finding(context: RuleContext, leaves: Sequence[int]) -> Finding:
 def _kink(context: RuleContext, check: Check) -> Finding:
     """Return an `info` about a kink: the operation that has it, and the slopes on both sides."""
     assert check.left is not None and check.right is not None
-    tie = find_kink(context)
+    tie = context.kink
     message = f"the loss has a kink in {check.input}: {_sides(check.left, check.right)}"
     if tie is not None:
         operands = words.listed(words.number(value) for value in tie.operands)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,6 +19,8 @@ from tapedebug.runtime.tape.record import Record
 
 CASTS = ("to_i", "to_u")
 """Conversions to integers."""
+STEPPING = frozenset({"floor", "ceil", "round", "rint", "trunc"})
+"""Operations that jump from one integer to the next, as casts to integers do."""
 SATURATING = frozenset({"tanh", "exp", "erf", "erfc", "atan", "where", "min", "max"})
 """Operations with a region, far out or beyond a limit, in which the slope is almost zero."""
 STEEP = frozenset(
@@ -92,6 +95,8 @@ class FollowedThread(ThreadInterpreter):
                 one, other = (float(arg.value) for arg in step.args)
                 if abs(one - other) <= NEAR * max(abs(one), abs(other)):
                     return _without_adjoint(step)
+            if (step.op.kind in STEPPING or step.op.kind.startswith(CASTS)) and _is_at_a_jump(step):
+                return _without_adjoint(step)
         return None
 
     def turns(self) -> int:
@@ -109,6 +114,17 @@ class RecordThreads:
         """Return a thread that has not run yet."""
         plain = thread_of(self.record, index, values)
         return FollowedThread(plain.function, index, plain.dim, plain.arrays, plain.scalars, plain.active)
+
+
+def _is_at_a_jump(step: Step) -> bool:
+    """True if the operand of an operation in `STEPPING` or `CASTS` lies where its result changes."""
+    value, kind = float(step.args[0].value), step.op.kind
+    if not math.isfinite(value):
+        return False
+    jump = math.floor(value) + 0.5 if kind in ("round", "rint") else round(value)
+    if jump == 0 and kind not in ("floor", "ceil"):  # the others round toward zero, from both sides
+        return False
+    return abs(value - jump) <= NEAR * abs(value)
 
 
 def _without_adjoint(step: Step) -> LocalDerivative:
