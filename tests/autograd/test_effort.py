@@ -76,6 +76,34 @@ def test_inputs_of_a_slow_tape_are_displaced_together(losses: list[bool], slow: 
     assert "against finite differences (2 directions; most along a random direction of 9" in str(result)
 
 
+@pytest.mark.parametrize(("kinks", "count"), [(True, 0), (False, 1)])
+def test_two_inputs_beside_one_with_a_kink_are_displaced_one_by_one(
+    kinks: bool, count: int, slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[int] = []
+    plain = JointDirections._displace
+
+    def displace(self: JointDirections, group: Any, number: int) -> Any:
+        groups.append(len(group))
+        return plain(self, group, number)
+
+    monkeypatch.setattr(JointDirections, "_displace", displace)
+    monkeypatch.setattr(effort, "SAMPLE", 1)
+    values = np.linspace(0.0 if kinks else 0.5, 1.0, 40)
+    arrays = [k.vector(values), k.vector(np.linspace(0.5, 1.0, 40)), k.vector(np.linspace(0.5, 1.0, 40))]
+    loss, tape = k.vector([0.0]), wp.Tape()
+    with tape:
+        for x in arrays:
+            y = wp.zeros_like(x)
+            wp.launch(k.absolute, 40, [x], [y])
+            for _ in range(3 if x is arrays[0] else 1):
+                wp.launch(k.total, 40, [y, loss])
+    result = end_to_end(tape, loss, arrays)
+    assert {check.verdict for check in result.inputs[1:]} == {"AGREE"}
+    assert any(probe.verdict == "KINK" for probe in result.inputs[0].probes) is kinks
+    assert len(set(groups)) == count
+
+
 def test_inputs_for_which_there_is_no_time_are_told(slow: None, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = inputs(4)
     plan, late = plan_directions, []

@@ -191,6 +191,84 @@ def test_chaos_widens_the_bar_and_is_no_kink() -> None:
     assert not found.kink[0]
 
 
+KINKS_AND_CURVES = {
+    "abs": np.abs,
+    "relu": lambda h: np.maximum(h, 0.0),
+    "curved on both sides": lambda h: np.where(h > 0, 0.755 * h, 0.727 * h) + h * h,
+    "a jump": np.sign,
+    "a slope beside a jump": lambda h: np.floor(h) + 3 * h,
+    "a kink that a wider one hides": lambda h: np.abs(h) + np.abs(h + 1e-7),
+    "a kink in a curve": lambda h: np.abs(h) * (1 + np.tanh(h * 1e7)),
+    **ROUNDED_AWAY,
+    **{
+        f"{name}, rounded off at {width:g}": lambda h, f=f, width=width: f(h, width)
+        for width in (1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11)
+        for name, f in {
+            "a hyperbola": lambda h, width: np.sqrt(h * h + width * width),
+            "a parabola": lambda h, width: np.where(
+                np.abs(h) < width, h * h / (2 * width), np.abs(h) - width / 2
+            ),
+            "tanh": lambda h, width: h * np.tanh(h / width),
+            "a kink beside": lambda h, width: np.abs(h + width),
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", KINKS_AND_CURVES)
+def test_steps_that_are_skipped_do_not_change_what_is_found(name: str) -> None:
+    """Of two outputs, each step is taken."""
+    f = KINKS_AND_CURVES[name]
+    f = f[0] if isinstance(f, tuple) else f
+    for offset in (0.0, 1.0, 1e3):
+        for size in (1e-4, 0.3, 1.0):
+            one = at(lambda h, offset=offset, size=size: offset + size * f(h), 0.0)
+            two = at(lambda h, offset=offset, size=size: np.repeat(offset + size * f(h), 2), 0.0)
+            assert one.kink[0] == two.kink[0], (offset, size)
+            if one.kink[0]:
+                gap = abs(two.right[0] - two.left[0])
+                for side in ("left", "right"):
+                    assert getattr(one, side)[0] == pytest.approx(getattr(two, side)[0], abs=0.05 * gap)
+            else:
+                assert (one.value[0], one.bar[0]) == (two.value[0], two.bar[0])
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.5])
+def test_a_kink_takes_as_many_evaluations_as_confirm_it(offset: float) -> None:
+    found = at(lambda h: offset + np.abs(h), 0.0)
+    assert found.kink[0]
+    assert found.evaluations == 12, "six steps, in five of which the slopes are those of the step before"
+    assert at(lambda h: offset + np.array([1, 1]) * np.abs(h), 0.0).evaluations == 22
+
+
+def test_the_smallest_step_that_confirms_a_kink_is_as_small_as_without_skipping() -> None:
+    taken: dict[int, list[float]] = {1: [], 2: []}
+    for outputs, steps in taken.items():
+
+        def displaced(step: float, outputs: int = outputs, steps: list[float] = steps) -> np.ndarray:
+            steps.append(abs(step))
+            return np.full(outputs, 0.5 + abs(step))
+
+        slope(displaced, np.full(outputs, 0.5), eps=1e-4, magnitude=0.0, enough=default)
+    assert min(taken[1]) == min(taken[2])
+    assert len(taken[1]) < len(taken[2])
+
+
+def test_a_time_limit_between_skipped_steps_leaves_what_the_steps_before_gave() -> None:
+    taken: list[float] = []
+
+    def displaced(step: float) -> np.ndarray:
+        taken.append(step)
+        if len(taken) > 2 * LEAST_STEPS + 2:
+            raise OutOfTime("")
+        return np.atleast_1d(0.5 + abs(step))
+
+    found = slope(displaced, np.array([0.5]), eps=1e-4, magnitude=0.0, enough=default)
+    assert found.kink[0]
+    assert (found.left[0], found.right[0]) == (pytest.approx(-1.0), pytest.approx(1.0))
+    assert taken[6] < taken[4] / 10, "steps were skipped"
+
+
 def test_outputs_that_do_not_depend_are_exactly_zero() -> None:
     found = at(lambda x: np.array([x[0] ** 2, 7.0]), 0.5)
     assert found.value[1] == 0.0

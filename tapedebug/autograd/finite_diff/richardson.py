@@ -10,6 +10,7 @@ function usually reaches 1e-10 relative. Many directions are swept together; eac
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +29,8 @@ MAX_STEPS = 11  # from 1e-4 down to 1e-13
 EPSILON = float(np.finfo(np.float64).eps)
 TINY = 2.0**-16  # of the largest step: a value below it has a scale of its own, which that step is far beyond
 NEAR = 2.0**-7  # times such a value: the largest step of its own sweep
+RESOLVED = 4.0  # times its noise: a difference of both slopes that steps can still show to be a curve
+BEFORE_SKIPPING = 2  # steps in a row in which slopes at a kink converge: those in between are skipped then
 AFAR = RATIO**3  # times the largest step: where to look again for a kink that smaller steps lost
 DIGITS = SLOPE_CONVERGED_STEPS * -math.log10(
     SLOPE_CONVERGED
@@ -183,6 +186,9 @@ def _swept(
 ) -> DerivativeEstimate:
     """Return `slopes` for the largest steps `largest`, (k,).
 
+    At a kink of a single function of one variable the steps in between are skipped: as many steps confirm it,
+    the last of them the smallest that rounding leaves. If one does not, the sweep goes on where it was.
+
     Raises:
         OutOfTime: Time was up before `LEAST_STEPS` steps; after them, the error bars are those of the steps
             so far.
@@ -198,23 +204,37 @@ def _swept(
     least = magnitudes[active] * EPSILON * 16
     sweep = _Sweep(at_zero, len(active))
     evaluations = 0
+    number, skips = 0, total == (1, 1)
+    before: tuple[int, Floats, _Sweep] | None = None  # the sweep before it skipped steps
     with np.errstate(all="ignore"):
-        for number in range(max_steps):
+        while True:
             try:
                 up, down = f(active, steps)
             except OutOfTime:
                 if number < LEAST_STEPS:
                     raise
+                sweep = sweep if before is None else before[-1]
                 sweep.finish(np.ones(len(active), bool), active, found)
                 break
             evaluations += 2 * len(active)
             sweep.add(steps[:, None], up, down, enough)
-            if number + 1 == LEAST_STEPS:
+            number += 1
+            if number == LEAST_STEPS:
                 _time_limit.compared()
             steps = steps / RATIO
             done = np.logical_or(sweep.settled, steps < least)
-            if number == max_steps - 1:
+            if number == max_steps:
                 done[:] = True
+            if before is not None and not sweep.confirms_kink(bool(done.all())):
+                number, steps, sweep = before
+                before, done = None, sweep.settled
+            elif skips and not done.any():
+                room = int(np.log(steps[0] / least[0]) / np.log(RATIO)) + 1 if least[0] else max_steps
+                skipped = sweep.superfluous(min(max_steps - number, room))
+                if skipped:
+                    before, skips = (number, steps, copy.deepcopy(sweep)), False
+                    sweep.skip(skipped)
+                    number, steps = number + skipped, steps / RATIO**skipped
             if not done.any():
                 continue
             sweep.finish(done, active, found)
@@ -243,6 +263,7 @@ class _Sweep:
         self.digits = np.zeros(shape)  # by how many it agreed in these steps, together
         self.corner_left = self.corner_right = self.best  # the slopes that agreed best
         self.finest = np.zeros(shape)  # and by how many
+        self.certain: Bools = np.zeros(shape, dtype=bool)  # a kink, and smaller steps would not show more
         self.lost: Bools = np.zeros(shape, dtype=bool)  # smaller steps show nothing of them, nor of a curve
         self.seen, self.perhaps = self.lost.copy(), self.lost.copy()  # the same of slopes that agreed by less
         self.second: Floats | None = None  # f(h) + f(-h) - 2 f(0) at the step before
@@ -277,6 +298,27 @@ class _Sweep:
         unsure = ~(self.bar <= target) & ~hopeless
         if self.steps > 1:
             self.settled = np.logical_not(np.logical_or(open_kink, unsure).any(axis=1))
+
+    def superfluous(self, left: int) -> int:
+        """Return how many of the `left` steps that could follow need not be taken to confirm a kink."""
+        if self.stable[0, 0] != BEFORE_SKIPPING:
+            return 0
+        gap = float(abs(self.right[0, 0] - self.left[0, 0]))
+        noise = float(self.noise[0, 0])
+        # Slopes agree as far as they must until rounding is as large as that.
+        while left > 0 and noise * RATIO**left > SLOPE_CONVERGED * gap:
+            left -= 1
+        return max(0, left - (SLOPE_CONVERGED_STEPS - BEFORE_SKIPPING))
+
+    def confirms_kink(self, at_end: bool) -> bool:
+        """True if the steps after those that were skipped show the same kink; so far, except at the end."""
+        stable = int(self.stable[0, 0])
+        return stable >= SLOPE_CONVERGED_STEPS or (stable > 0 and not at_end)
+
+    def skip(self, count: int) -> None:
+        """Go on as if `count` steps had been taken."""
+        self.steps += count
+        self.previous = []  # the table is that of steps with one ratio
 
     def _grain(self, up: Floats, down: Floats, size: Floats) -> Floats:
         """Return how much rounding inside the function changes it, for example when large terms cancel.
@@ -335,6 +377,10 @@ class _Sweep:
             kept = np.where(blurred, self.stable, 0)
             self.stable = np.where(corner | jump, self.stable + 1, kept).astype(np.int8)
             self._hold_corner(corner, bent, right, left, straight, blurred)
+            # At the next step, a curve could not be told from rounding any more.
+            last = RESOLVED * RATIO * noise > gap
+            self.certain = (self.stable >= SLOPE_CONVERGED_STEPS) & last & ~jump
+            suspicious &= ~self.certain
         self.sides, self.left, self.right = (up, down), left, right
         return suspicious
 
@@ -384,6 +430,7 @@ class _Sweep:
         self.corner_left, self.corner_right = self.corner_left[which], self.corner_right[which]
         self.digits, self.finest, self.lost = self.digits[which], self.finest[which], self.lost[which]
         self.seen, self.perhaps = self.seen[which], self.perhaps[which]
+        self.certain = self.certain[which]
         self.grain, self.still, self.least = self.grain[which], self.still[which], self.least[which]
         if self.second is not None:
             self.second = self.second[which]
@@ -403,8 +450,9 @@ class _Sweep:
             & ~kink
         )
         into.value[lines], into.bar[lines] = best, np.where(scattered, np.inf, bar)
-        into.left[lines] = np.where(lost, self.corner_left[which], self.left[which])
-        into.right[lines] = np.where(lost, self.corner_right[which], self.right[which])
+        held = lost | self.certain[which]
+        into.left[lines] = np.where(held, self.corner_left[which], self.left[which])
+        into.right[lines] = np.where(held, self.corner_right[which], self.right[which])
         into.kink[lines] = kink
         assert into.perhaps is not None
         into.perhaps[lines] = self.perhaps[which] & ~kink

@@ -25,6 +25,7 @@ from tapedebug.autograd.tapes.entry_bisection import refutes
 from tapedebug.autograd.thresholds import ROUNDING_SENSITIVE
 
 BAND = 100.0  # inputs displaced together move the loss alike, but for this factor
+PAIR = 2  # inputs that are not displaced together beside others with a kink: they probably have one, too
 SHOWN = 4  # inputs with wrong gradients that are displaced one by one, for their entries
 
 
@@ -126,8 +127,9 @@ class JointDirections:
         """Displace a group together, and its halves if that is inconclusive."""
         if self.probes and _time_limit.now() > self.effort.deadline:
             return
-        if len(group) == 1:
-            self._probe_alone(group[0])
+        if len(group) == 1 or (len(group) == PAIR and self._has_kinks() and not self._is_late()):
+            for port in group:
+                self._probe_alone(port)
             return
         found: list[dict[Port, Probe]] = []
         for number in range(self.effort.together):
@@ -142,7 +144,7 @@ class JointDirections:
         doubts = {port: self.doubts.pop(port) for port in group}
         if confirmed:
             self.probes |= doubts
-        elif _time_limit.now() > self.effort.alone.until and (
+        elif self._is_late() and (
             self.program.rounds(group)
             or any(probe.verdict in ("WRONG", "KINK") for probes in self.probes.values() for probe in probes)
         ):
@@ -156,6 +158,12 @@ class JointDirections:
             except OutOfTime:
                 self.doubts = doubts | self.doubts
                 raise
+
+    def _is_late(self) -> bool:
+        return _time_limit.now() > self.effort.alone.until
+
+    def _has_kinks(self) -> bool:
+        return any(probe.verdict == "KINK" for probes in self.probes.values() for probe in probes)
 
     def _displace(self, group: Sequence[Port], number: int) -> dict[Port, Probe]:
         program, gradients = self.program, self.gradients
