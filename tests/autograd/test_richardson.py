@@ -217,7 +217,7 @@ KINKS_AND_CURVES = {
 
 @pytest.mark.parametrize("name", KINKS_AND_CURVES)
 def test_steps_that_are_skipped_do_not_change_what_is_found(name: str) -> None:
-    """Of two outputs, each step is taken."""
+    """The sweep over two equal outputs takes every step."""
     f = KINKS_AND_CURVES[name]
     f = f[0] if isinstance(f, tuple) else f
     for offset in (0.0, 1.0, 1e3):
