@@ -79,13 +79,15 @@ class _Found(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """Places of all objects that the last search found, by scope, with counts."""
+    """Places of all objects that the last search from a function's code found, by scope, with counts."""
 
+    code: CodeType
     scopes: list[_Found]
     amount: tuple[int, int]
 
 
-_LAST: dict[tuple[CodeType, type, int], _Last] = {}
+_LAST: dict[tuple[int, type, int], _Last] = {}
+"""By the `id` of the code, which the entry keeps alive: to hash it takes longer than to look it up."""
 
 
 def find_names(
@@ -122,11 +124,11 @@ def look_for(
         again: First look at the places of the last search from the same code. If these give as many objects
             as then, the search ends there and misses further names that an object has got since.
     """
-    place = frame.f_code, kind, len(wanted)
+    place = id(frame.f_code), kind, len(wanted)
     last = _LAST.get(place) if again else None
     sightings: list[Sighting] = []
     if last is not None:
-        for variables, before in zip(_scopes(frame), last.scopes, strict=False):
+        for before, variables in zip(last.scopes, _scopes(frame), strict=False):
             sightings += _found_again(variables, before, kind, key, wanted, known or {})
         if (len(sightings), len(_keys(sightings))) == last.amount:
             return sightings
@@ -142,7 +144,7 @@ def look_for(
     if again:
         if len(_LAST) >= REMEMBERED:
             _LAST.clear()
-        _LAST[place] = _Last(scopes, (len(sightings), len(_keys(sightings))))
+        _LAST[place] = _Last(frame.f_code, scopes, (len(sightings), len(_keys(sightings))))
     return sightings
 
 
@@ -235,9 +237,13 @@ def _release(snapshot: dict[str, Any]) -> None:
     the snapshot, nothing is released.
     """
     if sys.version_info < (3, 13) and sys.gettrace() is None:
-        others = [(n, type(v)) for n, v in snapshot.items() if type(v) not in _PLAINEST]
-        for name in [n for n, kind in others if kind.__module__.partition(".")[0] == _PACKAGE]:
+        for name in [name for name, value in snapshot.items() if _is_ours(type(value))]:
             del snapshot[name]
+
+
+@lru_cache(maxsize=256)
+def _is_ours(kind: type) -> bool:
+    return kind not in _PLAINEST and kind.__module__.partition(".")[0] == _PACKAGE
 
 
 def _walk(

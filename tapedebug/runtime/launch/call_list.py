@@ -36,6 +36,9 @@ Call = tuple[Runner, int, int | None]
 Words = np.ndarray[Any, np.dtype[np.int64]]
 Seconds = np.ndarray[Any, np.dtype[np.float64]]
 
+_NO_STAMPS: Words = np.empty(0, np.int64)
+_NO_SECONDS: Seconds = np.empty(0)
+
 
 class CallList:
     """A sequence of calls; each runs for all rows before the next one.
@@ -174,12 +177,13 @@ class CallList:
         if not self._starts:
             self._prepare()
         starts = self._starts
-        if times.stamps.size != len(self._runs) + len(starts):
-            # For each part, one stamp more than it has calls: its start, and the end of each call.
-            times.stamps = np.zeros(len(self._runs) + len(starts), np.int64)
         took: list[float] = []
-        # NumPy takes as long to return the address as a launch does; passes of single launches skip it.
-        stamps = times.stamps.ctypes.data if len(starts) <= len(self._runs) else 0
+        stamps = 0
+        if len(starts) <= len(self._runs):  # NumPy takes as long for this as a launch: single ones have none
+            if times.stamps.size != len(self._runs) + len(starts):
+                # For each part, one stamp more than it has calls: its start, and the end of each call.
+                times.stamps = np.zeros(len(self._runs) + len(starts), np.int64)
+            stamps = times.stamps.ctypes.data
         before = perf_counter()
         for part, start in enumerate(starts[:-1]):
             stop = starts[part + 1]
@@ -220,15 +224,16 @@ class Times:
         indices: The same.
         starts: The first call of each part that ran at once, then the number of calls.
         took: Seconds of each part.
-        stamps: Processor counts at the start of a part and at the end of each of its calls.
+        stamps: Processor counts at the start of a part and at the end of each of its calls; empty if each
+            part is one call.
     """
 
     def __init__(self, indices: list[int]) -> None:
         self.indices = indices
-        self._known: tuple[list[float], Seconds] = ([], np.empty(0))
+        self._known: tuple[list[float], Seconds] = ([], _NO_SECONDS)
         self.starts: list[int] = []
         self.took: list[float] = []
-        self.stamps: Words = np.empty(0, np.int64)
+        self.stamps: Words = _NO_STAMPS
 
     @property
     def nbytes(self) -> int:

@@ -27,6 +27,7 @@ from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed, values_of
 from tapedebug.runtime.reverse.live_space import LiveSpace
 from tapedebug.runtime.reverse.preset_seeds import (
     NOTHING,
+    Outputs,
     PresetSeeds,
     is_nothing,
     outputs_of,
@@ -127,8 +128,6 @@ class Prepared:
             long one, or one that calls functions of the user, keeps copies, so that Ctrl-C is handled soon
             and exceptions are undone.
         written: The arrays with a gradient that the tape writes, and in which the pass may leave something.
-        outputs: The arrays with a gradient that the tape writes, by gradient memory: a pass may find seeds
-            there.
         emptied: The gradient memory that is zero after the pass.
         filled: The gradient memory that may not be.
         leaves: The inputs that the tape never writes.
@@ -146,25 +145,22 @@ class Prepared:
         self.first = 0
         self.reran = self.again = self.nbytes = 0
         self.known_empty = False
+        self._outputs: Outputs | None = None
         self._views: dict[array, tuple[Buffer, Values]] = {}
         key = key_of(tracker)
         self.outline = outlines.of(key, tracker)
         if self.outline is None:
-            emptied = self._work_out(tracker)
+            self._work_out(tracker)
             self.outline = outlines.enter(key, tracker, self)
         else:
-            emptied = self._follow(self.outline, tracker)
+            self._follow(self.outline, tracker)
         self.turn = 0 if self.outline is None else self.outline.turn
         self.taken = gradients.taken
         self.short = not self.may_raise and sum([r.elapsed for r in records]) < SHORT
-        self.filled = [memory for buffer, memory in self.memories.items() if buffer not in emptied]
-        # Records whose values a memory budget released are reversed by other calls; `verify_fp` needs the
-        # gradients, and the interpreter steps through the code that `source` shows.
-        lendable = set() if self.first or config.verify_fp or config.interpreted else emptied
-        self.lending = SeedForwarding(records, self.table, self.calls, self.times.indices, lendable)
+        self.lending: SeedForwarding | None = None
 
-    def _work_out(self, tracker: Tracker) -> set[Buffer]:
-        """Prepare the pass from all records; return the buffers whose gradients are zero after it."""
+    def _work_out(self, tracker: Tracker) -> None:
+        """Prepare the pass from all records."""
         records = tracker.records
         groups = grouped(records)
         _warn_of_missing_adjoints(records, [group[0] for group in groups])
@@ -183,10 +179,10 @@ class Prepared:
         written = written_arrays(groups)
         self.leaves = input_grads_of(_leaves(tracker, written))
         emptied = set() if self.retained.at or self.space.foreign is not None else _emptied(tracker, groups)
-        self.outputs = outputs_of(written)
+        self._outputs = outputs_of(written)
         self.written = [a for a in written if a.buffer not in emptied]
         self.emptied = [memory for buffer, memory in self.memories.items() if buffer in emptied]
-        return emptied
+        self.filled = [memory for buffer, memory in self.memories.items() if buffer not in emptied]
 
     def _may_fail(self, plans: Sequence[LaunchPlan]) -> bool:
         """Return True if a part of the pass may raise: functions of the user, diagnostics, and indices."""
@@ -199,11 +195,11 @@ class Prepared:
             for run, threads, at in self.calls
         )
 
-    def _follow(self, outline: BackwardPlan, tracker: Tracker) -> set[Buffer]:
+    def _follow(self, outline: BackwardPlan, tracker: Tracker) -> None:
         """Take the plan of a tape that recorded the same; otherwise as `_work_out`."""
         self.space, self.retained = outline.space, outline.retained
         self.table, self.calls = outline.table, outline.calls
-        self.may_raise, self.fixed = outline.may_raise, outline.fixed
+        self.may_raise, self.fixed, self.nbytes = outline.may_raise, outline.fixed, outline.nbytes
         self.times = Times(outline.indices)
         for record in tracker.records:
             record.times = self.times
@@ -211,10 +207,20 @@ class Prepared:
         self.memories = {(buffer := arrays[place].buffer): buffer.gradient() for place in outline.buffers}
         self.leaves = input_grads_of([arrays[place] for place in outline.leaves])
         self.written = [arrays[place] for place in outline.written]
-        emptied = [arrays[place] for place in outline.emptied]
-        self.outputs = outputs_of([*self.written, *emptied])
-        self.emptied = [self.memories[a.buffer] for a in emptied]
-        return {a.buffer for a in emptied}
+        self.emptied = [arrays[place].buffer.gradient() for place in outline.emptied]
+        self.filled = [arrays[place].buffer.gradient() for place in outline.filled]
+
+    def outputs(self, tracker: Tracker) -> Outputs:
+        """Return the arrays with a gradient that the tape writes, by gradient memory.
+
+        A pass may find seeds there, unless all of it is known to be 0. One that follows a plan looks for them
+        only then.
+        """
+        if self._outputs is None:
+            assert self.outline is not None
+            arrays = [*tracker.states]
+            self._outputs = outputs_of([*self.written, *[arrays[place] for place in self.outline.emptied]])
+        return self._outputs
 
     def holds(self, tracker: Tracker) -> bool:
         """Return True if it is still valid: no new record, preserved copy, gradient memory or setting."""
@@ -236,11 +242,22 @@ class Prepared:
             self.turn = outline.turn
         return True
 
-    def lend(self, seeds: SeedMap) -> SeedMap:
+    def lend(self, tracker: Tracker, seeds: SeedMap) -> SeedMap:
         """Let launches read seeds in the caller's memory; return the seeds that must be copied."""
-        if self.outline is not None and BorrowedSeed in map(type, seeds.values()):
-            outlines.forget(self.outline)  # from now on its calls belong to this pass
-            self.outline = None
+        if self.lending is None:
+            if BorrowedSeed not in map(type, seeds.values()):
+                return seeds
+            if self.outline is not None:
+                self.outputs(tracker)
+                outlines.forget(self.outline)  # from now on its calls belong to this pass
+                self.outline = None
+            # Records whose values a memory budget released are reversed by other calls; `verify_fp` needs the
+            # gradients, and the interpreter steps through the code that `source` shows.
+            emptied = () if self.first or config.verify_fp or config.interpreted else self.emptied
+            known = set(map(id, emptied))
+            lendable = {buffer for buffer, memory in self.memories.items() if id(memory) in known}
+            records = tracker.records[: self.length]
+            self.lending = SeedForwarding(records, self.table, self.calls, self.times.indices, lendable)
         return self.lending.lend(seeds)
 
     def _memories_hold(self) -> bool:
@@ -316,6 +333,8 @@ class Prepared:
         self.retained.put_back(self.space)
         if self.first or not self.nbytes:
             self.nbytes = self._counted()
+            if self.outline is not None:
+                self.outline.nbytes = self.nbytes
         # Launches that were recorded first may have taken long to compile, or to get their memory.
         self.short = not self.may_raise and perf_counter() - began < SHORT
 
@@ -343,12 +362,14 @@ def run(prepared: Prepared, seeds: SeedMap, leftovers: Mapping[array, int]) -> R
     undo = None if prepared.short else Undo(memories)
     with undo or _Changing(memories):
         found = NOTHING
-        if not is_nothing(prepared.outputs, uncertain, seeds, leftovers):
-            found = PresetSeeds(prepared.outputs, uncertain, seeds, leftovers, tracker)
+        if uncertain or leftovers:
+            outputs = prepared.outputs(tracker)
+            if not is_nothing(outputs, uncertain, seeds, leftovers):
+                found = PresetSeeds(outputs, uncertain, seeds, leftovers, tracker)
         for memory in [*prepared.filled, *others]:
             memory.fill = None  # the part of `before_write` that memory needs which no tape uses
         try:
-            for a, seed in prepared.lend(seeds).items():
+            for a, seed in prepared.lend(tracker, seeds).items():
                 parallel_memcpy.copy(prepared.view(a), values_of(seed))
             prepared.run(tracker)
         finally:
@@ -359,9 +380,13 @@ def run(prepared: Prepared, seeds: SeedMap, leftovers: Mapping[array, int]) -> R
     prepared.leave_empty()
     for a in announced:
         after_write(a)
-    held: list[Any] = [*seeds.values(), *others]
-    nbytes = prepared.nbytes + sum([each.nbytes for each in held]) + (0 if undo is None else undo.nbytes)
-    nbytes += 0 if found is NOTHING else found.nbytes
+    nbytes = prepared.nbytes
+    if undo is not None:
+        nbytes += undo.nbytes
+    if found is not NOTHING:
+        nbytes += found.nbytes
+    for each in (*seeds.values(), *others):
+        nbytes += each.nbytes
     unseeded = not (seeds or found.seeds or found.touched)
     return Ran(found.seeds, found.stale, found.left(prepared.written), unseeded, nbytes)
 

@@ -49,7 +49,7 @@ def key_of(tracker: Tracker) -> Key | None:
         return None  # other writes came after the last record: no adjoint reads them
     if len(records) > LONGEST or any([record.inplace_saves for record in records]):
         return None
-    arrays = tuple([(id(a), a._kind, a.retain_grad) for a in tracker.states])
+    arrays = tuple([(id(a), a._kind, a._retain_grad) for a in tracker.states])
     return tracker.mode, settings(), arrays, tuple([record.plan for record in records])
 
 
@@ -61,9 +61,10 @@ class BackwardPlan:
             no array.
         key: The key of the tapes that may use it.
         buffers: For each gradient memory that passes add to, an array that has it.
-        emptied: Those of `Prepared.emptied`.
+        emptied, filled: Those of `Prepared.emptied` and `Prepared.filled`.
         written: Those of `Prepared.written`.
         leaves: Those of `Prepared.leaves`.
+        nbytes: The memory that a pass took, without its seeds; 0 before the first has ended.
         turn: The number of times that the packed numbers were replaced by those of another tape.
         single_tape: The calls belong to one tape alone.
     """
@@ -82,9 +83,10 @@ class BackwardPlan:
         self.buffers = [first[buffer] for buffer in prepared.memories]
         emptied = set(map(id, prepared.emptied))
         self.emptied = [first[b] for b, memory in prepared.memories.items() if id(memory) in emptied]
+        self.filled = [first[b] for b, memory in prepared.memories.items() if id(memory) not in emptied]
         self.written = [places[a] for a in prepared.written]
         self.leaves = [places[a] for leaves in prepared.leaves for a in leaves.arrays]
-        self.turn = 0
+        self.turn = self.nbytes = 0
         self.single_tape = False
         self._addresses = [memory.address for memory in prepared.memories.values()]
         self._others = _others(tracker.records)

@@ -43,7 +43,7 @@ def checked_seeds(
             "backward: nothing was recorded on this tape",
             hint="run the launches inside `with tape:` first",
         )
-    if grads and not isinstance(grads, Mapping):
+    if grads and type(grads) is not dict and not isinstance(grads, Mapping):
         given = type(grads).__name__
         raise TapeError(
             f"backward: grads must be a dictionary from arrays to their adjoints; got a {given}",
@@ -101,6 +101,8 @@ def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> V
         return last
     if isinstance(gradient, array) and may_borrow(gradient, types.numpy_dtype(a.dtype), tracker):
         return BorrowedSeed(gradient)
+    if values.nbytes < parallel_memcpy.LARGE and not isinstance(last, np.ndarray):
+        return values.astype(types.numpy_dtype(a.dtype), order="C")
     kept = _memory(a, wanted, spare)
     parallel_memcpy.copy(kept, values)
     return kept

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from operator import attrgetter
 from types import FrameType
 from typing import Any
@@ -30,7 +29,8 @@ class ArrayNames:
 
     def look(self, tracker: Tracker, frame: FrameType) -> None:
         """Search the variables of the calling frames for the arrays of a tape."""
-        self.by_range()  # names from an earlier block come first
+        if self._sightings:  # names from an earlier block come first
+            self.by_range()
         states, ledgers = tracker.states, tracker.ledgers
 
         def key(a: array) -> Any:
@@ -41,11 +41,12 @@ class ArrayNames:
 
         wanted: set[Any] = set(states.values())
         records = tracker.records
-        if any(plan.idle for plan in set(map(_plan_of, records))):
+        if any([plan.idle for plan in set(map(_plan_of, records))]):
             wanted.update(key(item.args[p]) for item in records for p in item.plan.idle)
-        # Inspecting the user's objects may run the user's code; an error there must not reach the user.
-        with contextlib.suppress(Exception):
+        try:  # noqa: SIM105  # `contextlib.suppress` takes longer
             self._sightings = look_for(array, key, wanted, frame, states, again=True)
+        except Exception:
+            pass
 
     def add(self, a: array, name: str) -> None:
         """Give an array a name, beside those of variables."""

@@ -294,10 +294,13 @@ class InputGrads:
 
     def __init__(self, buffer: Buffer, arrays: list[array]) -> None:
         self.buffer, self.arrays = buffer, arrays
-        self.start, self.stop = min(a.start for a in arrays), max(a.stop for a in arrays)
-        self.inputs = tuple((a.start, a.stop) for a in arrays)
-        if len(arrays) > LISTED:
-            self.inputs = ((self.start, self.stop),)
+        if len(arrays) == 1:
+            self.start, self.stop = arrays[0].start, arrays[0].stop
+        else:
+            self.start, self.stop = min([a.start for a in arrays]), max([a.stop for a in arrays])
+        self.inputs: tuple[tuple[int, int], ...] = ((self.start, self.stop),)
+        if 1 < len(arrays) <= LISTED:
+            self.inputs = tuple([(a.start, a.stop) for a in arrays])
         self._views: dict[array, tuple[Buffer, np.ndarray[Any, Any]]] = {}
 
     def gradient(self, a: array) -> np.ndarray[Any, Any]:
@@ -348,35 +351,23 @@ class BackwardSpan:
                     self.before[leaf] = found
         self.begun = clock.tick()
 
-    def end(self, tape: int, at: int, number: int, again: bool, site: Site) -> Event:
-        """Add the pass to the history of each input; return the event of the tape."""
+    def end(self, tape: int, at: int, number: int, again: bool, site: Site) -> tuple[Any, ...]:
+        """Add the pass to the history of each input; return the first fields of the tape's event."""
         for leaf in self.leaves:
             memory = leaf.buffer.gradient()
-            norms = [
-                (a.start, a.stop, norm, _norm_of(memory, leaf.gradient(a)))
-                for a, norm in self.before.get(leaf, ())
-            ]
-            event = Event(
-                "backward",
-                self.begun,
-                leaf.start,
-                leaf.stop,
-                "",
-                site,
-                tape,
-                at,
-                number,
-                again,
-                viewed=memory.windows > 0,
-                inputs=leaf.inputs,
-                norms=tuple(norms),
+            norms = tuple(
+                [
+                    (a.start, a.stop, norm, _norm_of(memory, leaf.gradient(a)))
+                    for a, norm in self.before.get(leaf, ())
+                ]
             )
+            row = "backward", self.begun, leaf.start, leaf.stop, "", site, tape, at, number, again
             assert memory.history is not None
             assert leaf.buffer.history is not None
-            memory.history.add(event)
+            memory.history.add((*row, None, None, (), memory.windows > 0, leaf.inputs, norms))
             memory.history.end_pass(memory)
             leaf.buffer.history.end_pass(leaf.buffer)
-        return Event("backward", self.begun, 0, 0, "", site, tape, at, number, again)
+        return "backward", self.begun, 0, 0, "", site, tape, at, number, again
 
 
 def _left_by_last_pass(memory: Buffer) -> dict[tuple[int, int], float]:

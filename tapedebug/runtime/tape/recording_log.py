@@ -124,11 +124,17 @@ def remember(records: list[Record], ledgers: Mapping[Buffer, BufferVersions]) ->
     if len(ledgers) > MOST_BUFFERS:
         return None
     few = records if len(records) <= 2 * COMPARED else [*records[:COMPARED], *records[-COMPARED:]]
-    counts = {
-        buffer.number: (buffer.writes << VIEWS | buffer.views) * 2 + (buffer.writes != ledger.counts >> VIEWS)
-        for buffer, ledger in ledgers.items()
-    }
-    small = [buffer for buffer in ledgers if buffer.nbytes <= SMALL and counts[buffer.number] & 1]
+    counts: dict[int, int] = {}
+    opened: set[int] = set()
+    small: list[Buffer] = []
+    for buffer, ledger in ledgers.items():
+        writes = buffer.writes
+        written = writes != ledger.counts >> VIEWS
+        counts[buffer.number] = (writes << VIEWS | buffer.views) * 2 + written
+        if buffer.windows:
+            opened.add(buffer.number)
+        if written and buffer.nbytes <= SMALL:
+            small.append(buffer)
     recording = EarlierRecording(
         clock.now,
         len(records),
@@ -136,7 +142,7 @@ def remember(records: list[Record], ledgers: Mapping[Buffer, BufferVersions]) ->
         [record.dim for record in few],
         [a for record in few for a in (record.value, *record.args) if a.__class__ is not array],
         counts,
-        {buffer.number for buffer in ledgers if buffer.windows},
+        opened,
         {buffer.number: buffer.data.tobytes() for buffer in small[-MOST_SMALL:]},
         records[0].site,
         *_running_cell(),

@@ -14,6 +14,7 @@ from tapedebug._source import Span, site_span
 from tapedebug.runtime.config import MODES, TRACKS, config
 from tapedebug.runtime.launch.launch import kernel_for, launch_dims, resolve
 from tapedebug.runtime.memory.array import array, range_key
+from tapedebug.runtime.memory.buffer import ZERO
 from tapedebug.runtime.reverse import backward_pass, late_grad
 from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed, same_seed
 from tapedebug.runtime.reverse.seeds import SeedMap, checked_seeds
@@ -73,7 +74,7 @@ class Tape(TapeQueries):
                 hint="use one of these, or leave it out",
             )
         wanted = config.track if track is None else track
-        if wanted not in (*TRACKS, None):
+        if wanted is not None and wanted not in TRACKS:
             raise TapeError(
                 f"Tape: track is 'elements' or None; got {wanted!r}", hint="use one of these, or leave it out"
             )
@@ -129,10 +130,11 @@ class Tape(TapeQueries):
         self.tracker.end()
         while self.scope is not None:
             self.record_scope_end()
-        if self.records and tape_observers.are_listed():
+        listed = bool(self.records) and tape_observers.are_listed()
+        if listed:
             self._names.look(self.tracker, sys._getframe(1))
         self.ended = clock.tick()
-        if self.records and tape_observers.are_listed():
+        if listed:
             self.tracker.recording = remember(self.records, self.tracker.ledgers)
         tape_observers.notify("tape_exited", self)
 
@@ -286,9 +288,10 @@ class Tape(TapeQueries):
     def zero(self) -> None:
         """Set the gradients of all arrays on the tape to zero."""
         site = call_site()
-        self.tracker.log.add(Event("zero", clock.tick(), 0, 0, "zero", site, self.id, len(self.records)))
+        self.tracker.log.add(("zero", clock.tick(), 0, 0, "zero", site, self.id, len(self.records)))
         for a in self.tracker.states:
-            if a.requires_grad and a.buffer.adjoint is not None:
+            memory = a.buffer.adjoint
+            if memory is not None and memory.fill is not ZERO and a.requires_grad:
                 backward_pass.zero_gradient(a, site)
 
     def backward(self, loss: array | None = None, grads: Mapping[Any, Any] | None = None) -> None:
