@@ -186,8 +186,9 @@ def _swept(
 ) -> DerivativeEstimate:
     """Return `slopes` for the largest steps `largest`, (k,).
 
-    At a kink of a single function of one variable the steps in between are skipped: as many steps confirm it,
-    the last of them the smallest that rounding leaves. If one does not, the sweep goes on where it was.
+    At a kink of a single function of one variable, steps are skipped: after those at which slopes converge
+    follow the smallest that rounding leaves, until slopes agree in as many steps or digits as make a kink,
+    and the last shows no curve. If one does not confirm it, the sweep goes on where it was.
 
     Raises:
         OutOfTime: Time was up before `LEAST_STEPS` steps; after them, the error bars are those of the steps
@@ -227,12 +228,12 @@ def _swept(
                 done[:] = True
             if before is not None and not sweep.confirms_kink(bool(done.all())):
                 number, steps, sweep = before
-                before, done = None, sweep.settled
+                before, skips, done = None, False, sweep.settled
             elif skips and not done.any():
                 room = int(np.log(steps[0] / least[0]) / np.log(RATIO)) + 1 if least[0] else max_steps
                 skipped = sweep.superfluous(min(max_steps - number, room))
                 if skipped:
-                    before, skips = (number, steps, copy.deepcopy(sweep)), False
+                    before = before or (number, steps, copy.deepcopy(sweep))
                     sweep.skip(skipped)
                     number, steps = number + skipped, steps / RATIO**skipped
             if not done.any():
@@ -243,6 +244,14 @@ def _swept(
             active, steps, least = active[~done], steps[~done], least[~done]
             sweep.keep(~done)
     return replace(found, evaluations=evaluations)
+
+
+def _steps_above(noise: float, now: float, most: int) -> int:
+    """Return after how many steps, of `most`, rounding is still below `noise`; it is `now` at this one."""
+    count = most
+    while count > 0 and now * RATIO**count > noise:
+        count -= 1
+    return count
 
 
 class _Sweep:
@@ -272,6 +281,7 @@ class _Sweep:
         self.least = self.bar  # and the slopes that the largest step would have shown
         self.settled: Bools = np.zeros(count, dtype=bool)
         self.steps = 0
+        self.skipped = False
 
     def add(self, h: Floats, up: Floats, down: Floats, enough: Callable[[Floats], Floats]) -> None:
         """Add f(h) and f(-h), with h of shape (k, 1)."""
@@ -301,23 +311,33 @@ class _Sweep:
 
     def superfluous(self, left: int) -> int:
         """Return how many of the `left` steps that could follow need not be taken to confirm a kink."""
-        if self.stable[0, 0] != BEFORE_SKIPPING:
-            return 0
         gap = float(abs(self.right[0, 0] - self.left[0, 0]))
         noise = float(self.noise[0, 0])
+        if self.is_confirmed().all():
+            # Only a step that is as small as can be is missing.
+            return max(0, _steps_above(gap / RESOLVED, noise, left) - 1)
+        if self.skipped or self.stable[0, 0] != BEFORE_SKIPPING:
+            return 0
         # Slopes agree as far as they must until rounding is as large as that.
-        while left > 0 and noise * RATIO**left > SLOPE_CONVERGED * gap:
-            left -= 1
-        return max(0, left - (SLOPE_CONVERGED_STEPS - BEFORE_SKIPPING))
+        found = _steps_above(SLOPE_CONVERGED * gap, noise, left)
+        enough = self.digits[0, 0] >= DIGITS + math.log10(SLOPE_CONVERGED)
+        return max(0, found - (1 if enough else SLOPE_CONVERGED_STEPS - BEFORE_SKIPPING))
+
+    def is_confirmed(self) -> Bools:
+        """True where slopes agree in enough steps; of a sweep that skipped some, also if in enough digits."""
+        found: Bools = self.stable >= SLOPE_CONVERGED_STEPS
+        if self.skipped:
+            found = found | ((self.stable > BEFORE_SKIPPING) & (self.digits >= DIGITS))
+        return found
 
     def confirms_kink(self, at_end: bool) -> bool:
         """True if the steps after those that were skipped show the same kink; so far, except at the end."""
-        stable = int(self.stable[0, 0])
-        return stable >= SLOPE_CONVERGED_STEPS or (stable > 0 and not at_end)
+        return bool(self.is_confirmed().all() or (self.stable.all() and not at_end))
 
     def skip(self, count: int) -> None:
         """Go on as if `count` steps had been taken."""
         self.steps += count
+        self.skipped = True
         self.previous = []  # the table is that of steps with one ratio
 
     def _grain(self, up: Floats, down: Floats, size: Floats) -> Floats:
@@ -379,7 +399,7 @@ class _Sweep:
             self._hold_corner(corner, bent, right, left, straight, blurred)
             # At the next step, a curve could not be told from rounding any more.
             last = RESOLVED * RATIO * noise > gap
-            self.certain = (self.stable >= SLOPE_CONVERGED_STEPS) & last & ~jump
+            self.certain = self.is_confirmed() & last & ~jump
             suspicious &= ~self.certain
         self.sides, self.left, self.right = (up, down), left, right
         return suspicious
@@ -441,7 +461,8 @@ class _Sweep:
         """Write the slopes along the directions `which`, a subset of the `active` ones."""
         best, bar, lines = self.best[which], self.bar[which], active[which]
         lost = self.lost[which]
-        kink = (self.stable[which] >= min(SLOPE_CONVERGED_STEPS, max(2, self.steps - 3))) | lost
+        kink = self.stable[which] >= min(SLOPE_CONVERGED_STEPS, max(2, self.steps - 3))
+        kink |= lost | self.is_confirmed()[which]
         # Differences that still scatter at the smallest step, and not by rounding, have not found the slope
         # (a chaotic map): it may be any multiple of their scatter.
         scattered = (
