@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 _START = re.compile(r"\w+")
 _STEP = re.compile(r"\.(\w+)|\[([^\[\]]*)\]")
+
+Step = tuple[bool, Any]
+"""An attribute (True and the name), or a subscript (False and the index or key)."""
 
 
 class AccessPath(NamedTuple):
@@ -17,29 +20,64 @@ class AccessPath(NamedTuple):
     Attributes:
         name: The name as written.
         variable: The variable that the path starts from.
-        steps: Attributes (True and the name) or subscripts (False and the index or key).
+        steps: The attributes and subscripts from there.
     """
 
     name: str
     variable: str
-    steps: tuple[tuple[bool, Any], ...]
+    steps: tuple[Step, ...]
 
     def follow(self, variables: Mapping[str, Any]) -> Any:
         """Return the current value, or None; no user code runs."""
         found: Any = variables.get(self.variable)
-        for is_attribute, key in self.steps:
-            if is_attribute:
-                try:
-                    found = object.__getattribute__(found, "__dict__").get(key)
-                except AttributeError:
-                    return None
-            elif type(found) is dict:
-                found = found.get(key)
-            elif type(found) in (list, tuple) and type(key) is int and key < len(found):
-                found = found[key]
-            else:
-                return None
+        for step in self.steps:
+            found = _inside(found, step)
         return found
+
+
+class Container(NamedTuple):
+    """Container of found objects, which is looked up once for all of them.
+
+    Attributes:
+        way: The access path to it; None for the variables themselves.
+        items: The names of the objects as written, and the last steps to them.
+    """
+
+    way: AccessPath | None
+    items: list[tuple[str, Step]]
+
+    def follow(self, variables: dict[str, Any]) -> list[tuple[str, Any]]:
+        """Return the names, and the current values or None; no user code runs."""
+        found = variables if self.way is None else self.way.follow(variables)
+        return [(name, _inside(found, step)) for name, step in self.items]
+
+
+def containers_of(ways: Iterable[AccessPath]) -> list[Container]:
+    """Return the containers that access paths lead into."""
+    found: dict[Any, Container] = {}
+    for way in ways:
+        *before, last = (False, way.variable), *way.steps
+        # `repr`, as the keys 1 and True are equal.
+        known = found.get(repr(before))
+        if known is None:
+            outer = AccessPath("", way.variable, tuple(before[1:])) if before else None
+            known = found[repr(before)] = Container(outer, [])
+        known.items.append((way.name, last))
+    return [*found.values()]
+
+
+def _inside(found: object, step: Step) -> Any:
+    is_attribute, key = step
+    if is_attribute:
+        try:
+            return object.__getattribute__(found, "__dict__").get(key)
+        except AttributeError:
+            return None
+    if type(found) is dict:
+        return found.get(key)
+    if (type(found) is list or type(found) is tuple) and type(key) is int and key < len(found):
+        return found[key]
+    return None
 
 
 def access_path_of(name: str) -> AccessPath | None:

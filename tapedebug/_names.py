@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from tapedebug._access_path import AccessPath, access_path_of
+from tapedebug._access_path import Container, access_path_of, containers_of
 
 BUDGET = 4000
 FRAMES = 12
@@ -72,9 +72,9 @@ WAYS = 32
 
 
 class _Found(NamedTuple):
-    """Places of found objects in a scope: access paths to them, or the variables that hold them."""
+    """Places of found objects in a scope: the containers with them, or the variables that hold them."""
 
-    ways: list[AccessPath]
+    containers: list[Container]
     others: list[str]
 
 
@@ -130,7 +130,7 @@ def look_for(
     if last is not None:
         for before, variables in zip(last.scopes, _scopes(frame), strict=False):
             sightings += _found_again(variables, before, kind, key, wanted, known or {})
-        if (len(sightings), len(_keys(sightings))) == last.amount:
+        if _amount(sightings) == last.amount:
             return sightings
     sightings, scopes, budget = [], [], BUDGET
     for variables in _scopes(frame):
@@ -144,7 +144,7 @@ def look_for(
     if again:
         if len(_LAST) >= REMEMBERED:
             _LAST.clear()
-        _LAST[place] = _Last(frame.f_code, scopes, (len(sightings), len(_keys(sightings))))
+        _LAST[place] = _Last(frame.f_code, scopes, _amount(sightings))
     return sightings
 
 
@@ -158,11 +158,11 @@ def _found_again(
 ) -> list[Sighting]:
     """Return the sightings at the places where objects were found before."""
     sightings: list[Sighting] = []
-    for way in before.ways:
-        value = way.follow(variables)
-        identity = known.get(value) if type(value) is kind else None
-        if identity is not None:
-            sightings.append((way.name, "", _WHOLE, (identity,)))
+    for container in before.containers:
+        for name, value in container.follow(variables):
+            identity = known.get(value) if type(value) is kind else None
+            if identity is not None:
+                sightings.append((name, "", _WHOLE, (identity,)))
     if before.others:
         names = [name for name in before.others if name in variables]
         _walk((names, [variables[n] for n in names]), kind, key, wanted, known, sightings, BUDGET)
@@ -177,9 +177,15 @@ def _to_find_again(
     ways = [way for name in names if (way := access_path_of(name)) is not None]
     ends = [way.follow(variables) for way in ways]
     if len(ways) == len(names) < WAYS and all(type(end) is kind and end in known for end in ends):
-        return _Found(ways, [])
+        return _Found(containers_of(ways), [])
     starts = [before or part for before, _, parts, _ in sightings for part in parts]
     return _Found([], [*dict.fromkeys(_VARIABLE.findall(start)[0] for start in starts)])
+
+
+def _amount(sightings: list[Sighting]) -> tuple[int, int]:
+    """Return the number of names of found objects, and that of the objects."""
+    found = [key for _, _, _, keys in sightings for key in keys]
+    return len(found), len(set(found))
 
 
 def _keys(sightings: list[Sighting]) -> set[Any]:
@@ -237,7 +243,7 @@ def _release(snapshot: dict[str, Any]) -> None:
     the snapshot, nothing is released.
     """
     if sys.version_info < (3, 13) and sys.gettrace() is None:
-        for name in [name for name, value in snapshot.items() if _is_ours(type(value))]:
+        for name in [name for name, value in snapshot.items() if _is_ours(type(value))]:  # type: ignore[arg-type]
             del snapshot[name]
 
 

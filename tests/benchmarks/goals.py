@@ -22,6 +22,8 @@ FASTER_THAN_WARP = {
     ("launching", launching.TAPED): 4.0, ("launching", launching.AGAIN): 200.0,
 }  # fmt: skip
 """Warp's time over ours, at least; of tiny launches, too, as seconds of one machine say little of another."""
+STEP = 1.0
+"""Warp's time over ours of a step of a training loop, at least, of any length."""
 BY_HAND = 1.15
 """Our time over that of Numba written by hand; of the adjoint alone, as nothing there is on a tape."""
 ALONE_MOST = 1.05
@@ -109,6 +111,8 @@ def _beside_warp(figures: Figures) -> Iterator[Outcome]:
         if OURS in found and WARP in found:
             yield Outcome(f"{case} {part}: Warp ÷ ours", ratios(found[WARP], found[OURS]), bound, True)
     for (case, part, size), found in figures.grouped().items():
+        if part == launching.STEP and OURS in found and WARP in found:
+            yield Outcome(f"{part}, {size}: Warp ÷ ours", ratios(found[WARP], found[OURS]), STEP, True)
         if part in JACOBIANS and WARP in found and found[OURS].largest:
             what = f"{case} {part}, {size}: Warp ÷ ours"
             yield Outcome(what, ratios(found[WARP], found[OURS]), JACOBIANS[part], True)

@@ -328,6 +328,20 @@ def test_tiny_launches_have_goals_beside_warp() -> None:
     ]
 
 
+def test_steps_of_any_length_have_a_goal() -> None:
+    steps = [
+        [dataclasses.replace(figure("launching", launching.STEP, e, s), size=size) for e, s in pair.items()]
+        for size, pair in {
+            "2 launches": {OURS: 2.0, WARP: 1.0},
+            "10 launches": {OURS: 1.0, WARP: 2.0},
+        }.items()
+    ]
+    assert [outcome.row() for outcome in outcomes(Figures({}, [], [*steps[0], *steps[1]]))] == [
+        ("step of a loop, 2 launches: Warp ÷ ours", "0.50", "0.50", "≥ 1.00", "MISSED"),
+        ("step of a loop, 10 launches: Warp ÷ ours", "2.00", "2.00", "≥ 1.00", "holds"),
+    ]
+
+
 def test_a_kept_tape_has_goals_beside_none() -> None:
     figures = Figures({}, [], [
         figure("launching", launching.BESIDE, OURS, 9e-6),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tapedebug as wp
+from tapedebug import _names
 from tapedebug.runtime.memory.array import range_key
 from tests.runtime.kernels import square
 
@@ -217,3 +218,26 @@ def test_what_was_found_in_a_loop_is_not_kept_alive() -> None:
         assert [each() for _ in range(4) for each in step()] == [None] * 16
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("count", [2, 9, 20, 40])
+def test_arrays_in_a_list_are_looked_for_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [vector(1, 2) for _ in range(count)]
+    walks: list[Any] = []
+    walk = _names._walk
+    monkeypatch.setattr(_names, "_walk", lambda items, *rest: walks.append(items[0]) or walk(items, *rest))
+
+    def taped() -> wp.Tape:
+        with wp.Tape() as tape:
+            for k in range(count - 1):
+                wp.launch(square, 2, inputs=arrays[k : k + 2])
+        return tape
+
+    first, searched = names(taped(), *arrays), len(walks)
+    del walks[:]
+    arrays.reverse()  # other arrays in the places of the first search
+    again = names(taped(), *arrays)
+    assert first == again == [[f"arrays[{k}]"] for k in range(count)]
+    assert searched
+    # Of long lists, only the variable that holds the list is looked at.
+    assert walks == ([] if count < _names.WAYS else [["arrays"]])
