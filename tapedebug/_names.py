@@ -184,7 +184,9 @@ def _to_find_again(
 
 def _amount(sightings: list[Sighting]) -> tuple[int, int]:
     """Return the number of names of found objects, and that of the objects."""
-    found = [key for _, _, _, keys in sightings for key in keys]
+    found: list[Any] = []
+    for _, _, _, keys in sightings:
+        found += keys
     return len(found), len(set(found))
 
 
@@ -214,18 +216,19 @@ def _scopes(frame: FrameType) -> Iterator[dict[str, Any]]:
     at: FrameType | None = frame
     left = FRAMES
     while at is not None and left:
-        if not _is_machinery(str(at.f_globals.get("__name__", ""))):
+        shared = at.f_globals
+        if not _is_machinery(str(shared.get("__name__", ""))):
             left -= 1
-            modules.setdefault(id(at.f_globals), at.f_globals)
+            modules[id(shared)] = shared
             if at.f_code.co_flags & 0x1:  # CO_OPTIMIZED: a function; modules and cells have globals only
                 variables = at.f_locals
                 try:
                     yield variables
                 finally:
                     _release(variables)
-            elif id(at.f_globals) not in running:
-                running.add(id(at.f_globals))
-                yield at.f_globals
+            elif id(shared) not in running:
+                running.add(id(shared))
+                yield shared
         at = at.f_back
     yield from (variables for number, variables in modules.items() if number not in running)
 

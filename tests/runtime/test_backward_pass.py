@@ -6,12 +6,14 @@ import os
 import signal
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.objects import Entry
+from tapedebug.runtime.launch.call_list import CallList
 from tapedebug.runtime.memory.buffer import ZERO
 from tapedebug.runtime.reverse import backward_pass
 from tests.runtime.kernels import move, scale, square, square_without_adjoint, total
@@ -83,6 +85,25 @@ def test_an_interruptible_pass_counts_what_it_would_put_back():
     first = tape.backward_calls[0].peak_bytes
     tape.backward(grads={y: ONES})
     assert tape.backward_calls[1].peak_bytes == first + 8  # what `x` has; that of `y` was used up
+
+
+def test_a_short_pass_over_zeros_is_interrupted_without_copies(monkeypatch):
+    x, y = ones(), ones()
+    with wp.Tape() as tape:
+        wp.launch(square, 2, [x, y])
+    run = CallList.run_timed
+
+    def interrupted(calls: CallList, times: Any) -> None:
+        run(calls, times)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(CallList, "run_timed", interrupted)
+        tape.backward(grads={y: ONES})
+    assert not x.grad.numpy().any()
+    assert not y.grad.numpy().any()
+    tape.backward(grads={y: ONES})
+    np.testing.assert_array_equal(x.grad.numpy(), [2.0, 2.0])
 
 
 # In-place launches ------------------------------------------------------------------------------------------

@@ -44,6 +44,12 @@ from tapedebug.runtime.tape.write_barrier import after_write, before_write
 Values = np.ndarray[Any, Any]
 
 
+FEW = 8
+"""Gradient memories of a short pass which, if all are zero, are restored after an interrupt.
+
+That needs no copy, and to delay interrupts takes a microsecond or two.
+"""
+
 SHORT = 0.2
 """Seconds of recorded forward work up to which a reverse pass finishes before an interrupt is handled."""
 
@@ -359,7 +365,8 @@ def run(prepared: Prepared, seeds: SeedMap, leftovers: Mapping[array, int]) -> R
             uncertain.append(memory)
     tracker = prepared.tracker()
     assert tracker is not None
-    undo = None if prepared.short else Undo(memories)
+    delayed = prepared.short and (len(memories) > FEW or bool(uncertain))
+    undo = None if delayed else Undo(memories)
     with undo or _Changing(memories):
         found = NOTHING
         if uncertain or leftovers:

@@ -318,11 +318,12 @@ class Tape(TapeQueries):
             attach()
         self.tracker.catch_up_everywhere()
         try:
-            if grads or self.tracker.activated:
+            late = bool(grads) and not all([type(a) is array and a._requires_grad for a in grads or ()])
+            if late or self.tracker.activated:
                 with late_grad.seeded(self.tracker, grads or {}):
                     seeds = checked_seeds(self.tracker, loss, grads, self._spare)
             else:
-                seeds = checked_seeds(self.tracker, loss, None, self._spare, self.loss)
+                seeds = checked_seeds(self.tracker, loss, grads, self._spare, self.loss)
         except TapedebugError as error:
             raise error.with_traceback(None) from None
         if state.foreign is not None:
