@@ -6,8 +6,10 @@ and afterwards every function is the same object with the same code as before.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FunctionType, TracebackType
@@ -29,10 +31,14 @@ class Interception:
 
     Args:
         handlers: The handler of each function, which it gets as its first argument, to call it.
+
+    Attributes:
+        seconds: The time that handlers took, without that of the functions themselves.
     """
 
     def __init__(self, handlers: Mapping[FunctionType, Handler]) -> None:
         self._handlers = dict(handlers)
+        self.seconds = 0.0
         self._installed: list[tuple[FunctionType, CodeType, int]] = []
 
     def install(self) -> None:
@@ -66,9 +72,36 @@ class Interception:
         original = _copy_of(function)
         number = next(_numbers)
         handlers: dict[int, Callable[..., Any]] = function.__globals__.setdefault(_GLOBAL, {})
-        handlers[number] = _entry(original, handler)
+        handlers[number] = self._entry(original, handler)
         self._installed.append((function, function.__code__, number))
         function.__code__ = _redirection(function, number)
+
+    def _entry(self, original: FunctionType, handler: Handler) -> Callable[..., Any]:
+        """Return the function that gets the calls: the handler or, if a handler calls, the original."""
+
+        @functools.wraps(original)
+        def timed(*args: object, **kwargs: object) -> object:
+            began = time.perf_counter()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self.seconds -= time.perf_counter() - began
+
+        def entry(*args: object, **kwargs: object) -> object:
+            if _thread.depth:
+                return original(*args, **kwargs)
+            _thread.depth += 1
+            began = time.perf_counter()
+            try:
+                return handler(timed, *args, **kwargs)
+            except BaseException as error:
+                error.__traceback__ = _without_own_frames(error.__traceback__)
+                raise
+            finally:
+                self.seconds += time.perf_counter() - began
+                _thread.depth -= 1
+
+        return entry
 
 
 class _Thread(threading.local):
@@ -88,24 +121,6 @@ def not_intercepted() -> Iterator[None]:
         yield
     finally:
         _thread.depth -= 1
-
-
-def _entry(original: FunctionType, handler: Handler) -> Callable[..., Any]:
-    """Return the function that calls go to: the handler or, for calls that handlers make, the original."""
-
-    def entry(*args: object, **kwargs: object) -> object:
-        if _thread.depth:
-            return original(*args, **kwargs)
-        _thread.depth += 1
-        try:
-            return handler(original, *args, **kwargs)
-        except BaseException as error:
-            error.__traceback__ = _without_own_frames(error.__traceback__)
-            raise
-        finally:
-            _thread.depth -= 1
-
-    return entry
 
 
 def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:

@@ -22,11 +22,12 @@ def preserve_process_state(work: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(work)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        collecting = gc.isenabled()
+        collecting, thresholds = gc.isenabled(), gc.get_threshold()
         try:
             return copy_context().run(work, *args, **kwargs)
         finally:
             if collecting:
                 gc.enable()
+            gc.set_threshold(*thresholds)
 
     return call

@@ -16,7 +16,7 @@ from tapedebug._errors import ArgumentError
 from tapedebug._memory_retention import retention
 from tapedebug._processor_limit import ProcessorLimit
 from tapedebug._time_limit import OutOfTime as OutOfTime
-from tapedebug._time_limit import processor_time
+from tapedebug._time_limit import Reading, processor_time
 
 Show = Callable[[str], None]
 """Function that shows a line in place of the previous one; an empty line removes it."""
@@ -26,6 +26,9 @@ PATIENCE = 0.5
 
 EVERY = 0.1
 """Seconds between two updates of the line."""
+
+SURE = 0.95
+"""The part of the longest limit of processor time in which tapes may reach their first result."""
 
 GONE = (
     "<style>.jp-OutputArea-child:has(> .jp-OutputArea-output .tapedebug-gone) { display: none }</style>"
@@ -95,6 +98,7 @@ class Progress:
         self._next = self._shown_at + EVERY
         self._step = ""
         self._visible = False
+        self._reading = Reading()
 
     def __enter__(self) -> Progress:
         one_thread.__enter__()
@@ -117,6 +121,7 @@ class Progress:
         if self._tell is not None:
             self._tell(step)
         self._next = 0.0 if self._visible else self._next
+        self._reading = Reading()  # a step may take long before its first pulse
         self.pulse()
 
     def pulse(self) -> None:
@@ -125,7 +130,7 @@ class Progress:
         Raises:
             OutOfTime: The time limit has expired.
         """
-        if self.now() >= self._until:
+        if (self._processor is None or self._reading.is_due()) and self.now() >= self._until:
             limit = f"max_seconds={self.max_seconds:g}"
             if self._processor is not None:
                 limit = f"{self.max_seconds:.2g} s of processor time"
@@ -171,7 +176,7 @@ class Progress:
         else:
             last = now + part * max(0.0, until - now)
         self._until = self._compared_until = min(until, last)
-        self._until = max(self._until, self._surely_until(part))
+        self._until = max(self._until, self._surely_until())
         try:
             yield max(0.0, min(most, 0.5 * (self._compared_until - now)))
         finally:
@@ -179,11 +184,11 @@ class Progress:
 
     def has_share(self, part: float) -> bool:
         """True if a step that may take `part` of the time has any left; see `share`."""
-        return max(self._until, self._surely_until(part)) > self.now()
+        return max(self._until, self._surely_until()) > self.now()
 
-    def _surely_until(self, part: float) -> float:
+    def _surely_until(self) -> float:
         """Return the end of a share of processor time until its first result; each tape should reach that."""
-        return -float("inf") if self._processor is None else self._began + part * self._processor.longest
+        return -float("inf") if self._processor is None else self._began + SURE * self._processor.longest
 
     def compared(self) -> None:
         """Note the first result of a step that has a share: from now on its limit is not the longest one."""

@@ -26,6 +26,25 @@ class OutOfTime(TapedebugError):
     step: str = ""
 
 
+READ_EVERY = 2e-3
+"""Seconds in which a pulse reads a clock of processor time once: that takes as long as a small launch."""
+
+
+class Reading:
+    """Tells when a clock that is slow to read should be read again."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def is_due(self) -> bool:
+        """True if it was not read in the last `READ_EVERY` seconds; then it is read now."""
+        now = time.monotonic()  # the only clock that is read without a call of the system
+        if now < self._next:
+            return False
+        self._next = now + READ_EVERY
+        return True
+
+
 class TimeLimit(Protocol):
     """A time limit with a deadline."""
 
@@ -142,6 +161,7 @@ class _Share:
     def __init__(self, outer: TimeLimit, seconds: float) -> None:
         self._outer = outer
         self._until = outer.now() + seconds
+        self._reading = Reading()
 
     def compared(self) -> None:
         """Note a first result in the limit around it."""
@@ -167,7 +187,7 @@ class _Share:
             OutOfTime: One of them has expired.
         """
         self._outer.pulse()
-        if self.now() >= self._until:
+        if self._reading.is_due() and self.now() >= self._until:
             raise OutOfTime("the share of the time for this step was up")
 
 
@@ -193,9 +213,27 @@ def ensure(seconds: float, step: str) -> None:
         OutOfTime: It does not fit.
     """
     limit = _current()
-    if limit is None or not limit.counts_compilation:
-        return
-    limit.pulse()
+    if limit is not None and limit.counts_compilation:
+        limit.pulse()
+        _require(limit, seconds, step)
+
+
+def ensure_processor(seconds: float, step: str) -> None:
+    """Test if a step fits into the limit of this thread, if that is one of processor time.
+
+    Args:
+        seconds: The estimated processor time, without that of compilations.
+        step: The step, in a few words.
+
+    Raises:
+        OutOfTime: It does not fit.
+    """
+    limit = _current()
+    if limit is not None and not limit.counts_compilation:
+        _require(limit, seconds, step)
+
+
+def _require(limit: TimeLimit, seconds: float, step: str) -> None:
     left = limit.remaining()
     if seconds > left:
         error = OutOfTime(f"{step} would take about {seconds:.2g} s, and {max(0.0, left):.2g} s were left")

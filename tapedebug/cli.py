@@ -41,7 +41,7 @@ from tapedebug._warp_watch import WarpWatch
 from tapedebug.formats import LEVELS, Run, fails, one_line
 
 if TYPE_CHECKING:
-    from tapedebug._processor_limit import ProcessorLimit
+    from tapedebug._processor_limit import ProcessorLimit, ProgramTime
     from tapedebug._tape_retention import TapeRetention
     from tapedebug.contract import RecordedTape
     from tapedebug.diagnose import Diagnosis
@@ -379,6 +379,7 @@ def _run(options: argparse.Namespace) -> int:
     done = Run(name=name, file=file, root=Path.cwd(), fail_on=options.fail_on)
     began = time.monotonic()
 
+    from tapedebug._processor_limit import ProgramTime
     from tapedebug._tape_retention import TapeRetention
 
     try:
@@ -393,7 +394,8 @@ def _run(options: argparse.Namespace) -> int:
             for hint in _hints(options, outcome, watch, recorded=recorder.count > 0):
                 print(f"  = hint: {hint}", file=sys.stderr)
             sys.stderr.flush()
-            used = time.process_time() if watch.watched is not None else None
+            watched = watch.watched
+            used = None if watched is None else ProgramTime(time.process_time(), watched.seconds)
             diagnoses, notes = _diagnose(name, recorder, outcome, options, used)
             done.traces = [diagnosis.trace for diagnosis in diagnoses]
             said = [note for trace in done.traces for note in trace.coverage.notes]
@@ -564,14 +566,12 @@ def _diagnose(
     recorder: TapeRetention,
     outcome: ScriptOutcome,
     options: argparse.Namespace,
-    program_seconds: float | None = None,
+    program: ProgramTime | None = None,
 ) -> tuple[list[Diagnosis], list[str]]:
     """Diagnose the retained tapes; consecutive ones are diagnosed together.
 
     Without --max-seconds, the processor time of a program on NVIDIA Warp limits that of its diagnosis.
     """
-    from tapedebug._processor_limit import default_limit
-
     with gc_paused():  # 130 modules without garbage
         from tapedebug.diagnose import diagnose
         from tapedebug.trace.recording import recording_of
@@ -592,8 +592,8 @@ def _diagnose(
                 )
                 break
             left = share * seconds
-        elif program_seconds is not None:
-            left = default_limit(program_seconds, time.process_time() - program_seconds).part(share)
+        elif program is not None:
+            left = program.limit(time.process_time() - program.seconds).part(share)
         so_far: dict[str, Trace] = {}
 
         def keep(trace: Trace, so_far: dict[str, Trace] = so_far) -> None:
@@ -614,7 +614,7 @@ def _diagnose(
         for item, trace in zip(run, found.traces or [found.trace], strict=True):
             diagnoses.append(_named(trace, name, item.number, len(diagnoses)))
     if options.max_seconds is None and any(diagnosis.coverage.partial for diagnosis in diagnoses):
-        notes += [] if program_seconds is None else [CONTINUED]
+        notes += [] if program is None else [CONTINUED]
     return diagnoses, notes
 
 

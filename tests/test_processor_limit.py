@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
 
 import tapedebug as wp
 from tapedebug import _progress, _time_limit
-from tapedebug._processor_limit import ProcessorLimit, default_limit
+from tapedebug._processor_limit import BESIDE, ProcessorLimit, ProgramTime
 from tapedebug._progress import OutOfTime, Progress
 from tapedebug._time_limit import enforced, ensure
 from tests.contract.test_end_to_end import recorded
@@ -21,7 +23,8 @@ class Processor:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
-        own = SimpleNamespace(process_time=lambda: self.seconds, monotonic=lambda: 1e6)
+        steps = count(1e6)  # pulses read the clock of the processor, as time has passed since the last one
+        own = SimpleNamespace(process_time=lambda: self.seconds, monotonic=lambda: next(steps))
         monkeypatch.setattr(_time_limit, "time", own)
         monkeypatch.setattr(_progress, "time", own)
         monkeypatch.setattr(_time_limit, "_compiling", 0.0)
@@ -33,11 +36,20 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
 
 
 def test_the_limit_is_a_multiple_of_the_program_and_at_least_some_seconds() -> None:
-    assert default_limit(0.1) == ProcessorLimit(1.6, 6.0)
-    assert default_limit(10.0) == ProcessorLimit(15.0, 50.0)
-    assert default_limit(10.0, spent=5.0) == ProcessorLimit(10.0, 45.0)
-    assert default_limit(10.0, spent=99.0).seconds > 0
-    assert default_limit(10.0).part(0.5) == ProcessorLimit(7.5, 25.0)
+    assert ProgramTime(0.1).limit() == ProcessorLimit(1.6, 4.0)
+    assert ProgramTime(10.0).limit() == ProcessorLimit(15.0, 23.0)
+    assert ProgramTime(10.0).limit(5.0) == ProcessorLimit(10.0, 18.0)
+    assert ProgramTime(10.0).limit(99.0).seconds > 0
+    assert ProgramTime(10.0).limit().part(0.5) == ProcessorLimit(7.5, 11.5)
+
+
+def test_watching_does_not_lengthen_the_limit() -> None:
+    """The watched program and its diagnosis stay below a multiple of the program alone."""
+    alone, watching = 10.0, 5.0
+    limit = ProgramTime(alone + BESIDE * watching, watching).limit()
+    assert limit.seconds == 15.0
+    assert limit.longest == pytest.approx(33.0 - 16.5)
+    assert ProgramTime(30.0, watching=20.0).limit() == ProcessorLimit(4.0, 4.0)
 
 
 def test_the_clock_is_that_of_the_processor(processor: Processor) -> None:
@@ -65,9 +77,9 @@ def test_a_first_comparison_has_the_longest_limit(processor: Processor) -> None:
                 pace.pulse()
         with pace.share(0.5, 99.0) as seconds:
             assert seconds == 0
-            processor.seconds = 19.0
+            processor.seconds = 37.0
             pace.pulse()
-            processor.seconds = 20.0
+            processor.seconds = 38.0
             with pytest.raises(OutOfTime):
                 pace.pulse()
 
@@ -108,16 +120,33 @@ def test_a_tape_that_was_not_compared_is_tried_again_only_if_there_is_time(
 ) -> None:
     tries: list[object] = []
     module = sys.modules["tapedebug.diagnose._diagnose"]
-    plain = module.record_with_arrays  # type: ignore[attr-defined]
+    plain = module.find_target  # type: ignore[attr-defined]
 
     def late(*given: object, **named: object) -> None:
         raise OutOfTime("time was up")
 
+    def target(*given: object) -> object:
+        tries.append(given)
+        return plain(*given)
+
     monkeypatch.setattr(module, "end_to_end", late)
-    monkeypatch.setattr(module, "record_with_arrays", lambda tape: tries.append(tape) or plain(tape))
+    monkeypatch.setattr(module, "find_target", target)
     tapes = [recorded()[0] for _ in range(3)]
-    for limit, count in ((ProcessorLimit(1e-9, 60.0), 6), (ProcessorLimit(1e-9, 1e-9), 3)):
+    for limit, calls in ((ProcessorLimit(1e-9, 60.0), 6), (ProcessorLimit(1e-9, 1e-9), 3)):
         tries.clear()
         found = wp.diagnose(tapes, progress=False, max_seconds=limit)
         assert [trace.verdict for trace in found.traces] == ["NOT CHECKED"] * 3
-        assert len(tries) == count
+        assert len(tries) == calls
+
+
+def test_a_comparison_that_cannot_be_reached_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reverse passes would be for nothing: a forward run tells how long they take."""
+    tape = recorded()[0]
+    module = importlib.import_module("tapedebug.autograd.subjects.whole_tape")
+    monkeypatch.setattr(module, "timed", lambda run: (run(), (20.0, 20.0))[1])
+    found = wp.diagnose(tape, progress=False, max_seconds=ProcessorLimit(60.0, 60.0))
+    assert found.verdict == "NOT CHECKED"
+    why = "comparing its gradients would take about 1e+02 s, and 5"
+    assert found.coverage.summary.startswith(f"0 of 3 launches checked end to end: {why}")
+    assert found.trace.coverage.partial
+    assert "nonfinite" in found.rules

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapedebug._config import debugging
 from tapedebug._errors import ArgumentError, BoundsError, TapedebugError
+from tapedebug._gc_pause import lasting_objects, no_full_collections
 from tapedebug._memory_retention import retention
 from tapedebug._process_state import preserve_process_state
 from tapedebug._processor_limit import ProcessorLimit
@@ -108,6 +109,8 @@ def diagnose(
     tapes: list[Any] = [recorded_tape(t) for t in (tape if isinstance(tape, (list, tuple)) else [tape])]
     _check_tapes(tapes)
     with (
+        lasting_objects(),
+        no_full_collections(),
         Progress(progress, max_seconds, len(tapes)) as pace,
         enforced(pace),
         _checked(tapes),
@@ -119,7 +122,7 @@ def diagnose(
         found = [(known.follow(first(item, own)), own, item) for item, own in pairs]
         if len(found) > 1:  # now that kernels are compiled, a verdict that was not reached may be quick
             found = [
-                (known.follow(first(item, own)), own, item)
+                (known.follow(first(item, own, recorded=context.rerun.recorded)), own, item)
                 if _is_late(context) and pace.has_share(VERDICT_SHARE)
                 else (context, own, item)
                 for context, own, item in found
@@ -213,10 +216,14 @@ def _context(
     check: bool = True,
     summarise: bool = True,
     so_far: SoFar | None = None,
+    recorded: TraceBinding | None = None,
 ) -> RuleContext:
-    """Return the context of a tape: its trace, with the end-to-end verdict if `check`, and its replays."""
+    """Return the context of a tape: its trace, with the end-to-end verdict if `check`, and its replays.
+
+    `recorded` is the trace of the tape, if it is known, without a verdict.
+    """
     loss, inputs = from_program(tape, loss), from_program(tape, inputs)
-    recorded = record_with_arrays(tape)
+    recorded = recorded or record_with_arrays(tape)
     trace = recorded.trace
     pace.subject = trace.name
     if not trace.launches:

@@ -62,16 +62,19 @@ class Snapshot:
         known: The same bytes, if the region is small: tapes compare with them.
     """
 
-    __slots__ = ("__weakref__", "content", "known")
+    __slots__ = ("__weakref__", "_budget", "_nbytes", "content", "known")
 
     def __init__(self, region: Region, budget: SnapshotBudget) -> None:
+        self._budget, self._nbytes = budget, region.nbytes
         self.known: bytes | None = None
         if region.on_host and region.nbytes <= SMALL:
             self.known = region.values.tobytes()
             self.content: Copied = np.frombuffer(self.known, np.uint8)
         else:
             self.content = region.copied(0, region.nbytes)
-        weakref.finalize(self, budget.release, region.nbytes)
+
+    def __del__(self) -> None:
+        self._budget.release(self._nbytes)
 
 
 def _last_snapshot(region: Region) -> Snapshot | None:

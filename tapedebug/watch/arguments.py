@@ -67,6 +67,7 @@ class Arguments:
         self._is_array: Callable[[object], bool] = look_up("warp._src.types:is_array")
         self._signatures: dict[WarpKernel, _Signature] = {}
         self._others: dict[type, bool] = {}
+        self._plain: set[type] = set()  # those of `_others` that are none
         self._values: dict[type, bool] = {int: False, float: False, bool: False}
 
     def plain(self, kernel: WarpKernel, values: Sequence[object]) -> Plain | None:
@@ -114,6 +115,8 @@ class Arguments:
         Raises:
             NotWatchable: A descriptor does not hold a tensor: the memory may be freed at any time.
         """
+        if self._plain.issuperset(map(type, values)):
+            return list(values)
         parameters = (self._signatures.get(kernel) or self._signature(kernel)).parameters
         return [
             self._as_array(path, kind, value) if self._is_other_array(type(value)) else value
@@ -127,6 +130,8 @@ class Arguments:
             own = issubclass(kind, (self._array, self._indexed))
             found = issubclass(kind, self._descriptor) or (hasattr(kind, "__array__") and not own)
             self._others[kind] = found
+            if not found:
+                self._plain.add(kind)
         return found
 
     def _as_array(self, path: Path, kind: WarpObject, value: WarpObject) -> WarpObject:

@@ -10,7 +10,6 @@ import gc
 import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,114 +43,104 @@ class Build:
     rest: tuple[Any, ...]
 
 
-class GridOutgrown(Exception):
-    """A hash grid has been made anew, with more cells: launches that know its number are bound anew."""
+KEPT_GRIDS = 4
+"""Grids of different dimensions that launches on one memory keep: the largest take 16 MB."""
 
 
 class Rebuilt(NamedTuple):
     """An object over the memory of a replay.
 
     Attributes:
-        id: The number by which kernels know it.
-        refresh: Adapts it to the present values of its arrays; raises `GridOutgrown` if it is outdated.
+        id: The number by which kernels know it when they are bound.
+        refresh: Adapts it to the present values of its arrays, and returns the number that it then has.
         held: The object.
     """
 
     id: Any
-    refresh: Refresh
-    held: WarpObject
-
-    @property
-    def is_outdated(self) -> bool:
-        """True if a larger grid has taken the place of the object."""
-        shared = self.refresh.shared
-        return shared is not None and shared.made is not self.held
+    refresh: Callable[[], Any]
+    held: object
 
 
-class SharedGrid:
-    """A hash grid that all launches on one memory share: each of its own would take some 16 MB.
+class ReplayGrids:
+    """The hash grids that stand for one grid of the program in one memory.
+
+    A build takes time for each cell, and programs often make a grid far larger than its points need; in a
+    replay with other inputs they may need more. So there are grids of several dimensions, each with the
+    cells that the present points need.
 
     Args:
         make: Returns a grid of some dimensions.
-        dims: The dimensions.
-        most: The dimensions of the program's grid, which it never exceeds.
+        most: The dimensions of the program's grid, which are never exceeded.
         radius: The size of a cell.
-
-    Attributes:
-        made: The grid.
-        last: What has built it last.
     """
 
     def __init__(
-        self,
-        make: Callable[[Sequence[int]], WarpObject],
-        dims: Sequence[int],
-        most: Sequence[int],
-        radius: float,
+        self, make: Callable[[Sequence[int]], WarpObject], most: Sequence[int], radius: float
     ) -> None:
-        self._make, self._dims, self._most, self._radius = make, list(dims), list(most), radius
-        self.made = make(dims)
-        self.last: Refresh | None = None
+        self._make, self._most, self._radius = make, tuple(most), radius
+        self._grids: dict[tuple[int, ...], WarpObject] = {}
+        self._content: dict[tuple[int, ...], object] = {}
+        self._any: WarpObject | None = None
 
-    def require_cells(self, points: Sequence[Values]) -> None:
-        """Test that points do not share cells by wrapping around that they would not share in the program.
+    @property
+    def any(self) -> WarpObject:
+        """One of the grids: launches are bound before it is known which one they need."""
+        if self._any is None:
+            self._any = self._with(tuple(min(int(FEWEST_CELLS), own) for own in self._most))
+        return self._any
 
-        Raises:
-            GridOutgrown: They did, so the grid has been made anew, with more cells.
+    def built(self, points: WarpArray, *rest: object) -> WarpObject:
+        """Return a grid that is built of the present values of some points.
+
+        Args:
+            points: The points.
+            rest: The other arguments of `HashGrid.build` after the radius.
         """
-        if self._dims == self._most:
-            return
-        needed = dims_for(self._most, self._radius, points)
-        if any(own < least for own, least in zip(self._dims, needed, strict=True)):
-            self._dims = list(map(max, self._dims, needed))
-            self.made, self.last = self._make(self._dims), None
-            raise GridOutgrown
+        if not is_on_host(points.device):
+            grid = self._with(self._most)
+            grid.build(points, self._radius, *rest)
+            return grid
+        values = points.numpy()
+        dims = dims_for(self._most, self._radius, [values] if values.size else [])
+        grid, content = self._with(dims), (values.tobytes(), *map(id, rest))
+        if self._content.get(dims) != content:
+            grid.build(points, self._radius, *rest)
+            self._content[dims] = content
+        return grid
+
+    def _with(self, dims: tuple[int, ...]) -> WarpObject:
+        found = self._grids.pop(dims, None)
+        if found is None:
+            if len(self._grids) == KEPT_GRIDS:
+                oldest = next(iter(self._grids))
+                del self._grids[oldest]
+                self._content.pop(oldest, None)
+            found = self._make(dims)
+        self._grids[dims] = found  # the last one is that which was used last
+        return found
 
 
-class Refresh:
-    """Adapts an object to the values of its arrays, unless these are the same as the last time.
+class Refit:
+    """Adapts a mesh or a hierarchy to the values of its arrays, unless these are the same as the last time.
 
     Args:
+        made: The object.
         arrays: The arrays.
-        run: Does it.
-        shared: The object, if others adapt it, too.
-
-    Attributes:
-        shared: See above.
     """
 
-    def __init__(
-        self,
-        arrays: Mapping[str, WarpArray],
-        run: Callable[[], object],
-        shared: SharedGrid | None = None,
-    ) -> None:
-        self._arrays, self._run = [a for a in arrays.values() if a.size], run
-        self.shared, self._made = shared, None if shared is None else shared.made
+    def __init__(self, made: WarpObject, arrays: Iterable[WarpArray]) -> None:
+        self._made, self._arrays = made, [a for a in arrays if a.size]
         self._seen: list[bytes] | None = None
 
-    def __call__(self) -> None:
-        """Adapt the object, if an array or another user has changed it; always if one is on a device.
-
-        Raises:
-            GridOutgrown: A larger grid has taken its place.
-        """
-        shared = self.shared
-        if shared is not None and shared.made is not self._made:
-            raise GridOutgrown
-        if not all(is_on_host(array.device) for array in self._arrays):
-            self._run()
-            return
-        values = [array.numpy() for array in self._arrays]
-        found = [each.tobytes() for each in values]
-        changed = found != self._seen
-        if changed and shared is not None:
-            shared.require_cells(values)
-        if changed or (shared is not None and shared.last is not self):
-            self._run()
-            self._seen = found
-            if shared is not None:
-                shared.last = self
+    def __call__(self) -> Any:
+        """Adapt the object, always if an array is on a device; return its number."""
+        seen = None
+        if all(is_on_host(array.device) for array in self._arrays):
+            seen = [array.numpy().tobytes() for array in self._arrays]
+        if seen is None or seen != self._seen:
+            self._made.refit()
+            self._seen = seen
+        return self._made.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +161,7 @@ class Handle:
     obstacle: str = ""
     options: Mapping[str, Any] | None = None
 
-    def rebuilt(self, arrays: Mapping[str, WarpArray], grids: dict[object, SharedGrid]) -> Rebuilt:
+    def rebuilt(self, arrays: Mapping[str, WarpArray], grids: dict[object, ReplayGrids]) -> Rebuilt:
         """Return the same object made of other arrays.
 
         Args:
@@ -183,23 +172,23 @@ class Handle:
             if self.kind == "HashGrid":
                 return self._grid(arrays["points"], grids)
             made = look_up(f"warp:{self.kind}")(**arrays, **(self.options or {}))
-        return Rebuilt(made.id, Refresh(arrays, made.refit), made)
+        return Rebuilt(made.id, Refit(made, arrays.values()), made)
 
-    def _grid(self, points: WarpArray, grids: dict[object, SharedGrid]) -> Rebuilt:
+    def _grid(self, points: WarpArray, grids: dict[object, ReplayGrids]) -> Rebuilt:
         options = self.options or {}
         build: Build = options["build"]
-        shared = grids.get(self.source)
-        if shared is None:
-            source, most = self.source, options["dims"]
+        source = self.source
+        key = source, build.radius
+        own = grids.get(key)
+        if own is None:
 
             def make(dims: Sequence[int]) -> WarpObject:
                 with not_intercepted():
                     return look_up("warp:HashGrid")(*dims, device=source.device, **_precision(source))
 
-            shared = SharedGrid(make, enough_cells(most, build, points), most, build.radius)
-            grids[self.source] = shared
-        rebuild = partial(shared.made.build, points, build.radius, *build.rest)
-        return Rebuilt(shared.made.id, Refresh({"points": points}, rebuild, shared), shared.made)
+            own = grids[key] = ReplayGrids(make, options["dims"], build.radius)
+        held = own
+        return Rebuilt(own.any.id, lambda: held.built(points, *build.rest).id, own)
 
 
 def _precision(grid: WarpObject) -> dict[str, Any]:
@@ -207,18 +196,10 @@ def _precision(grid: WarpObject) -> dict[str, Any]:
     return {"dtype": grid.dtype} if hasattr(grid, "dtype") else {}
 
 
-def enough_cells(dims: Sequence[int], build: Build, points: WarpArray) -> list[int]:
-    """Return the dimensions of a grid that finds the same pairs as one of `dims`, in the same order.
-
-    A build takes time for each cell, and programs often make the grid far larger than the points need.
-    """
-    if not is_on_host(points.device) or not is_on_host(build.points.device):
-        return list(dims)
-    return dims_for(dims, build.radius, [array.numpy() for array in (points, build.points) if array.size])
-
-
-def dims_for(dims: Sequence[int], radius: float, points: Sequence[Values]) -> list[int]:
+def dims_for(dims: Sequence[int], radius: float, points: Sequence[Values]) -> tuple[int, ...]:
     """Return the least dimensions, up to `dims`, with which no points share a cell by wrapping around.
+
+    Such a grid finds the same pairs as one of `dims`, in the same order.
 
     Args:
         dims: The largest dimensions.
@@ -226,11 +207,11 @@ def dims_for(dims: Sequence[int], radius: float, points: Sequence[Values]) -> li
         points: Positions, each (n, 3) or of as many components as there are dimensions.
     """
     extents = [np.ptp(each.reshape(-1, each.shape[-1]), axis=0).astype(np.float64) for each in points]
-    cells = np.max(extents, axis=0) / radius + 1 if extents else np.zeros(0)
+    cells = np.max(extents, axis=0) / radius + 1 if extents else np.zeros(len(dims))
     if len(cells) != len(dims) or not np.isfinite(cells).all():
-        return list(dims)
+        return tuple(dims)
     needed = np.maximum(cells + REACH, FEWEST_CELLS)
-    return [min(own, 1 << math.ceil(math.log2(least))) for own, least in zip(dims, needed, strict=True)]
+    return tuple(min(own, 1 << math.ceil(math.log2(least))) for own, least in zip(dims, needed, strict=True))
 
 
 class Handles:

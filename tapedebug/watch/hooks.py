@@ -9,7 +9,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from tapedebug._interception import Handler
@@ -130,6 +130,7 @@ def binder(function: FunctionType, names: Sequence[str]) -> Callable[..., tuple[
 
     Those that the function does not have are None. It raises a TypeError as the function would.
     """
+    function = inspect.unwrap(function)  # handlers get the function with a clock around it
     code = function.__code__
     count = code.co_argcount + code.co_kwonlyargcount
     positional, keyword = code.co_varnames[: code.co_argcount], code.co_varnames[code.co_argcount : count]
@@ -145,7 +146,7 @@ def binder(function: FunctionType, names: Sequence[str]) -> Callable[..., tuple[
 @lru_cache(maxsize=256)
 def parameter_names(function: FunctionType) -> tuple[str, ...]:
     """Return the names of the positional parameters of a function."""
-    code = function.__code__
+    code: CodeType = inspect.unwrap(function).__code__
     return code.co_varnames[: code.co_argcount]
 
 

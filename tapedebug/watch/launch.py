@@ -42,7 +42,7 @@ from tapedebug.operations.adjoint_values import may_need_after
 from tapedebug.watch.arguments import Leaf, WarpKernel, thawed
 from tapedebug.watch.device_staging import Staging
 from tapedebug.watch.foreign_memory import ForeignMemory
-from tapedebug.watch.handles import GridOutgrown, Handle, Handles, Rebuilt
+from tapedebug.watch.handles import Handle, Handles, Rebuilt
 from tapedebug.watch.hooks import WarpObject, look_up
 from tapedebug.watch.kernel_accesses import Path, Use
 from tapedebug.watch.kernel_source import WarpKernelSource, is_reversible
@@ -442,10 +442,10 @@ class WarpLaunch(AccessSets):
         return cast("NarrowedStep", found)
 
     def command(self, values: Memory, adjoint: Memory | None, *, retains: bool = False) -> _Command:
-        """Return the launch bound to memory, which is done once for each memory and size of its grids."""
+        """Return the launch bound to memory, which is done once for each memory."""
         key = self, adjoint, retains
         found = values.bound.get(key)
-        if found is None or found.is_outdated:
+        if found is None:
             found = values.bound[key] = self._bind(values, adjoint, retains)
         return cast("_Command", found)
 
@@ -509,10 +509,7 @@ class NativeLaunch:
 
     def _run(self, values: Memory, adjoint: Memory | None) -> None:
         retains = self._retains and adjoint is not None
-        try:
-            self._launch.command(values, adjoint, retains=retains).run()
-        except GridOutgrown:
-            self._launch.command(values, adjoint, retains=retains).run()
+        self._launch.command(values, adjoint, retains=retains).run()
 
 
 class _Numbers:
@@ -570,36 +567,60 @@ READ_ONLY = Use(reads=True)
 class _Command:
     """A launch that is bound to memory; `held` keeps what it points to alive."""
 
-    __slots__ = ("_command", "_held", "_rebuilt", "_staged")
+    __slots__ = ("_command", "_held", "_numbered", "_staged")
 
     def __init__(self, command: WarpObject, binding: _Binding, held: object) -> None:
-        self._command, self._rebuilt, self._staged = command, binding.rebuilt, binding.staged
+        self._command, self._numbered, self._staged = command, binding.numbered, binding.staged
         self._held = held
 
-    @property
-    def is_outdated(self) -> bool:
-        """True if a larger grid has taken the place of one that the launch knows."""
-        return any(rebuilt.is_outdated for rebuilt in self._rebuilt)
-
     def run(self) -> None:
-        """Run the launch.
-
-        Raises:
-            GridOutgrown: Nothing was run: the launch has to be bound anew, to a larger grid.
-        """
+        """Run the launch."""
         if self._command is None:  # a launch without threads
             return
         with not_intercepted():
             for each in self._staged:
                 each.staging.upload(each.array, each.device)
-            for rebuilt in self._rebuilt:
-                rebuilt.refresh()
+            for numbered in self._numbered:
+                numbered.adapt(self._command)
             self._command.launch()
             for each in self._staged:
                 if each.is_written:
                     each.staging.download(each.array, each.device)
             if self._staged:
                 look_up("warp:synchronize_device")(self._staged[0].device)
+
+
+class _Numbered:
+    """An object that a bound launch knows by a number.
+
+    Args:
+        rebuilt: The object.
+        param: The number of the parameter that is its number, or a struct with it.
+        struct: The struct as the launch got it; None if the parameter is the number itself.
+        field: The names of the field in it.
+    """
+
+    __slots__ = ("_field", "_number", "_param", "_rebuilt", "_struct")
+
+    def __init__(self, rebuilt: Rebuilt, param: int, struct: WarpObject, field: Sequence[str]) -> None:
+        self._rebuilt, self._param, self._struct, self._field = rebuilt, param, struct, field
+        self._number = rebuilt.id
+
+    def adapt(self, command: WarpObject) -> None:
+        """Adapt the object to its arrays, and a launch to its number, which may have changed."""
+        number = self._rebuilt.refresh()
+        if number == self._number:
+            return
+        self._number = number
+        value = number if self._struct is None else _with_field(self._struct, self._field, number)
+        command.set_param_at_index(self._param, value)
+
+
+def _with_field(struct: WarpObject, path: Sequence[str], value: object) -> WarpObject:
+    """Set a field of a struct, or of the structs in it, and return the struct."""
+    name, *rest = path
+    setattr(struct, name, _with_field(getattr(struct, name), rest, value) if rest else value)
+    return struct
 
 
 class _Staged(NamedTuple):
@@ -621,32 +642,38 @@ class _Binding:
         retains: Arrays keep their gradients if the program says so.
 
     Attributes:
-        rebuilt: The objects that are made anew.
+        numbered: The objects that are made anew, which the launch knows by a number.
         staged: The arrays on a device.
         written: The arrays that the launch writes.
     """
 
     def __init__(self, leaves: Iterator[Leaf], values: Memory, adjoint: Memory | None, retains: bool) -> None:
         self.leaves, self.values, self.adjoint, self.retains = leaves, values, adjoint, retains
-        self.rebuilt: list[Rebuilt] = []
+        self.numbered: list[_Numbered] = []
         self.staged: list[_Staged] = []
         self.written: Collection[Array] = ()
 
-    def argument(self, value: WarpObject) -> tuple[Any, Any]:
-        """Return an argument with its arrays in other memory, and its adjoint."""
+    def argument(self, value: WarpObject, whole: WarpObject = None) -> tuple[Any, Any]:
+        """Return an argument with its arrays in other memory, and its adjoint.
+
+        Args:
+            value: The argument, or a field of it.
+            whole: In a field, the struct that is returned for the argument.
+        """
         if look_up("warp._src.types:is_struct")(value):
             struct, gradients = value._cls(), value._cls()
             for name in value._cls.vars:
                 field = getattr(value, name)
-                inner, gradient = self.argument(field)
+                inner, gradient = self.argument(field, struct if whole is None else whole)
                 setattr(struct, name, inner)
                 is_array = look_up("warp._src.types:is_array")(field)
                 setattr(gradients, name, gradient if is_array or gradient is not None else field)
             return struct, gradients
         leaf = next(self.leaves)
         if leaf.handle is not None:
-            self.rebuilt.append(self.handle(leaf.handle))
-            return self.rebuilt[-1].id, None
+            rebuilt = self.handle(leaf.handle)
+            self.numbered.append(_Numbered(rebuilt, leaf.param, whole, leaf.path[1:]))
+            return rebuilt.id, None
         if leaf.array is None:
             return value, None
         found, gradient = self.array(leaf)
@@ -661,7 +688,7 @@ class _Binding:
         build = id((handle.options or {}).get("build"))
         key = handle.source, build, self.adjoint, self.retains, *(leaf.array for leaf in leaves.values())
         found: Rebuilt | None = self.values.bound.get(key)
-        if found is None or found.is_outdated or self.staged or not is_on_host(handle.source.device):
+        if found is None or self.staged or not is_on_host(handle.source.device):
             grids = self.values.bound.setdefault("hash grids", {})
             found = handle.rebuilt({name: self.array(leaf)[0] for name, leaf in leaves.items()}, grids)
             self.values.bound[key] = found

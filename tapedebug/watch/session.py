@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tapedebug._errors import TapedebugError
+from tapedebug._gc_pause import rare_full_collections
 from tapedebug._interception import Interception
 from tapedebug.watch import hooks
 from tapedebug.watch.recorder import NotCovered, Recording, handlers
@@ -25,8 +27,8 @@ class Watched:
         engine_version: The version of Warp.
     """
 
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
+    def __init__(self, active: _Active) -> None:
+        self._active, self._recording = active, active.recording
         self.engine_version = str(hooks.look_up("warp:config.version"))
 
     @property
@@ -40,6 +42,11 @@ class Watched:
         """The parts of the program that were not recorded, each once."""
         return list(self._recording.not_covered)
 
+    @property
+    def seconds(self) -> float:
+        """The processor time that watching took, in seconds; that of Warp's own functions does not count."""
+        return self._active.seconds
+
     def __repr__(self) -> str:
         tapes = self.tapes
         launches = sum(len(tape.operations) for tape in tapes)
@@ -52,12 +59,21 @@ class _Active:
     def __init__(self, memory_budget: int | None) -> None:
         self.recording = Recording(memory_budget)
         self.interception = Interception(hooks.warp_functions(handlers(self.recording)))
+        self.collections = rare_full_collections()
         self.users = 0
+        self._began = time.perf_counter(), time.process_time()
+
+    @property
+    def seconds(self) -> float:
+        """The processor time that watching took: its part of the time that has passed."""
+        passed, used = time.perf_counter() - self._began[0], time.process_time() - self._began[1]
+        return self.interception.seconds * min(1.0, used / max(1e-9, passed))
 
     def __enter__(self) -> None:
         self.users += 1
         try:
             if self.users == 1:
+                self.collections.__enter__()
                 self.interception.install()
         except BaseException:
             self._leave()
@@ -75,6 +91,7 @@ class _Active:
                 if self.users == 1:
                     _active = None
                     self.interception.remove()
+                    self.collections.__exit__(None, None, None)
                 self.users -= 1
                 break
             except KeyboardInterrupt as error:
@@ -111,7 +128,7 @@ def watch_warp(memory_budget: int | None = MEMORY_BUDGET) -> Iterator[Watched]:
         _active = _Active(memory_budget)
     active = _active
     with active:
-        yield Watched(active.recording)
+        yield Watched(active)
 
 
 def _check_installed() -> None:

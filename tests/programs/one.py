@@ -53,25 +53,30 @@ def run(program: Program) -> None:
 def watched(program: Program) -> dict:
     """Run a program, watched, and diagnose its tapes as `tapedebug run` does; return what the table shows."""
     import tapedebug
-    from tapedebug._processor_limit import default_limit
+    from tapedebug._processor_limit import ProgramTime
 
     with tapedebug.watch_warp() as session:
         run(program)
     used = time.process_time()
     tapes = session.tapes
-    result: dict = {"tapes": len(tapes), "not_covered": [str(item) for item in session.not_covered]}
-    result["operations"] = Counter(
-        engine for tape in tapes for operation in tape.operations for engine in [engine_of(operation)]
-    )
+    result: dict = {
+        "seconds": used,
+        "tapes": len(tapes),
+        "not_covered": [str(item) for item in session.not_covered],
+    }
     result["gaps"] = sorted({text for tape in tapes for text in tape.gaps})
     if tapes:
         diagnose = tapedebug.diagnose
-        limit = default_limit(used, time.process_time() - used)
+        limit = ProgramTime(used, session.seconds).limit()
         found = diagnose(tapes, progress=False, as_warp=True, max_seconds=limit)
         result["max_seconds"], result["diagnosis_seconds"] = limit.seconds, time.process_time() - used
         result["verdict"] = found.verdict
         result["text"] = str(found)
+        result["seconds"] = time.process_time()
         result["findings"] = [finding.to_json() for finding in found.findings]
+    result["operations"] = Counter(
+        engine for tape in tapes for operation in tape.operations for engine in [engine_of(operation)]
+    )
     return result
 
 
@@ -89,9 +94,13 @@ def main() -> None:
     name, result = sys.argv[1:3]
     program = BY_NAME[name]
     started = time.perf_counter()
-    message = watched(program) if sys.argv[3:] else (run(program), {})[1]
+    message: dict = {}
+    if sys.argv[3:]:
+        message = watched(program)
+    else:
+        run(program)
+        message["seconds"] = time.process_time()
     message["wall_seconds"] = time.perf_counter() - started
-    message["seconds"] = time.process_time()
     Path(result).write_text(json.dumps(message, indent=1, default=str), encoding="utf-8")
 
 

@@ -2,91 +2,101 @@
 
 from __future__ import annotations
 
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 
-from tapedebug.watch.handles import Build, GridOutgrown, Rebuilt, Refresh, SharedGrid, enough_cells
+from tapedebug.watch.handles import Refit, ReplayGrids, dims_for
 
 
-def counted(is_cpu: bool) -> tuple[Any, np.ndarray[Any, Any], list[int]]:
-    values, runs = np.zeros(3), list[int]()
-    array = SimpleNamespace(size=3, device=SimpleNamespace(is_cpu=is_cpu), numpy=lambda: values)
-    return Refresh({"points": array}, lambda: runs.append(1)), values, runs
+def points_of(values: np.ndarray[Any, Any], *, is_cpu: bool = True) -> Any:
+    device = SimpleNamespace(is_cpu=is_cpu)
+    return SimpleNamespace(size=values.size, device=device, numpy=lambda: values)
+
+
+class Refitted:
+    id = 7
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def refit(self) -> None:
+        self.runs += 1
 
 
 def test_an_object_on_the_host_is_adapted_only_if_its_arrays_have_changed() -> None:
-    refresh, values, runs = counted(is_cpu=True)
+    values, made = np.zeros(3), Refitted()
+    refresh = Refit(made, [points_of(values)])
     for change, expected in (0.0, 1), (0.0, 1), (1.0, 2), (0.0, 2):
         values += change
-        refresh()
-        assert len(runs) == expected
+        assert refresh() == 7
+        assert made.runs == expected
 
 
 def test_an_object_on_a_device_is_always_adapted() -> None:
-    refresh, _, runs = counted(is_cpu=False)
+    made = Refitted()
+    refresh = Refit(made, [points_of(np.zeros(3), is_cpu=False)])
     refresh()
     refresh()
-    assert len(runs) == 2
-
-
-def test_an_object_that_others_adapt_is_adapted_again_in_turn() -> None:
-    shared, log = SharedGrid(tuple, [16], [16], 1.0), list[int]()
-    array = SimpleNamespace(size=3, device=SimpleNamespace(is_cpu=True), numpy=lambda: np.zeros(3))
-    one, other = (Refresh({"points": array}, partial(log.append, n), shared) for n in range(2))
-    for refresh in (one, one, other, one, one):
-        refresh()
-    assert log == [0, 1, 0]
+    assert made.runs == 2
 
 
 def test_a_grid_of_a_replay_has_no_more_cells_than_its_points_need() -> None:
-    def points(*rows: tuple[float, float, float], is_cpu: bool = True) -> Any:
-        values = np.array(rows, np.float32)
-        device = SimpleNamespace(is_cpu=is_cpu)
-        return SimpleNamespace(size=len(values), device=device, numpy=lambda: values)
-
-    near, far = points((0, 0, 0), (2, 1, 0)), points((0, 0, 0), (20, 1, 0))
+    near, far = [np.array([[0, 0, 0], [end, 1, 0]], np.float32) for end in (2, 20)]
     dims = [128, 128, 16]
-    assert enough_cells(dims, Build(near, 0.5, ()), near) == [16, 16, 16]
-    assert enough_cells(dims, Build(far, 0.5, ()), near) == [64, 16, 16]
-    assert enough_cells(dims, Build(near, 0.5, ()), far) == [64, 16, 16]
-    nowhere = points((0, 0, 0), (np.nan, 1, 0))
-    on_device = points((0, 0, 0), (2, 1, 0), is_cpu=False)
-    for other in (nowhere, on_device):
-        assert enough_cells(dims, Build(near, 0.5, ()), other) == dims
+    assert dims_for(dims, 0.5, [near]) == (16, 16, 16)
+    assert dims_for(dims, 0.5, [far, near]) == (64, 16, 16)
+    assert dims_for(dims, 0.5, []) == (16, 16, 16)
+    nowhere = np.array([[0, 0, 0], [np.nan, 1, 0]], np.float32)
+    assert dims_for(dims, 0.5, [nowhere]) == tuple(dims)
 
 
-def test_a_grid_whose_points_move_apart_is_made_anew_with_more_cells() -> None:
-    made: list[Any] = []
+class Grid:
+    """A stand-in for `wp.HashGrid` that notes how often it is built."""
 
-    def make(dims: Any) -> Any:
-        made.append(tuple(dims))
-        return object()
+    def __init__(self, dims: Any) -> None:
+        self.dims, self.builds = dims, 0
 
+    def build(self, points: Any, radius: float, *rest: object) -> None:
+        self.builds += 1
+
+
+def test_a_grid_is_built_once_for_the_same_points_whoever_asks() -> None:
+    grids, values = ReplayGrids(Grid, [16, 16, 16], 1.0), np.zeros((2, 3), np.float32)
+    same, other = points_of(values), points_of(values.copy())
+    grid = grids.built(same)
+    assert grids.built(same) is grids.built(other) is grid
+    assert grid.builds == 1
+    values[1] = 2, 0, 0
+    assert grids.built(same) is grid
+    assert grid.builds == 2
+    assert grids.built(same, "groups").builds == 3
+
+
+def test_points_that_move_apart_get_more_cells_and_fewer_when_they_come_back() -> None:
     values = np.array([[0, 0, 0], [3, 3, 3]], np.float32)
-    array = SimpleNamespace(size=6, device=SimpleNamespace(is_cpu=True), numpy=lambda: values)
-    shared, built = SharedGrid(make, [16, 16, 16], [128, 128, 16], 0.5), list[int]()
-
-    def bound() -> Rebuilt:
-        return Rebuilt(0, Refresh({"points": array}, lambda: built.append(len(made)), shared), shared.made)
-
-    first, other = bound(), bound()
-    first.refresh()
+    grids, points = ReplayGrids(Grid, [128, 128, 16], 0.5), points_of(values)
+    near = grids.built(points)
     values[1] = 10, 3, 100
-    with pytest.raises(GridOutgrown):
-        first.refresh()
-    assert made == [(16, 16, 16), (32, 16, 16)]  # never more cells than the grid of the program has
-    assert first.is_outdated
-    assert other.is_outdated
-    with pytest.raises(GridOutgrown):  # its launch knows the number of the grid before
-        other.refresh()
-    bound().refresh()
-    assert built == [1, 2]
+    far = grids.built(points)
     values[1] = np.nan
-    with pytest.raises(GridOutgrown):
-        bound().refresh()
-    bound().refresh()
-    assert made[-1] == (128, 128, 16)
+    nowhere = grids.built(points)
+    values[1] = 3, 3, 3
+    assert (near.dims, far.dims, nowhere.dims) == ((16, 16, 16), (32, 16, 16), (128, 128, 16))
+    assert grids.built(points) is near
+    assert near.builds == 1
+    assert grids.built(points_of(values, is_cpu=False)) is nowhere  # what is on a device is not looked at
+
+
+def test_only_a_few_grids_are_kept() -> None:
+    values = np.zeros((2, 3), np.float32)
+    grids, points = ReplayGrids(Grid, [512, 512, 512], 1.0), points_of(values)
+    seen = []
+    for far in (1, 20, 40, 80, 200):
+        values[1, 0] = far
+        seen.append(grids.built(points))
+    values[1, 0] = 20
+    assert grids.built(points) is seen[1]
+    values[1, 0] = 1
+    assert grids.built(points) is not seen[0]

@@ -67,6 +67,28 @@ def test_all_who_hold_a_function_reach_the_handler(engine):
     assert len(seen) == 3, "calls that a handler makes are not intercepted"
 
 
+def test_the_time_of_handlers_is_that_without_the_functions(engine, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("tapedebug._interception.time.perf_counter", lambda: clock[0])
+
+    def handler(original, *args, **named):
+        clock[0] += 2.0
+        result = original(*args, **named)
+        clock[0] += 1.0
+        return result
+
+    def slow(original, *args, **named):
+        clock[0] += 64.0
+
+    interception = Interception({engine.launch: handler})
+    with interception, Interception({engine.copy: slow}):
+        engine.launch("a", 2)
+        assert interception.seconds == 3.0
+    with interception, pytest.raises(TypeError):
+        engine.launch()
+    assert interception.seconds == 5.0
+
+
 def test_afterwards_everything_is_as_before(engine):
     before = state(engine)
     interception = Interception({engine.launch: lambda original, *a, **n: original(*a, **n)})

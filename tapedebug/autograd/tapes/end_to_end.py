@@ -55,6 +55,7 @@ HURRY = 0.01  # the same as a part of the time that is left
 SENSITIVE = 1e-5  # relative effect from which on all samples are taken
 FEWER = 2.0  # factor of the effect if fewer were taken: the largest of three is about as much more than one
 TIMES = {1: "once", 2: "twice"}
+LEAST_RUNS = 5.0  # forward runs, like the first one, that gradients and a first comparison take at least
 LISTED = 4  # inputs that the summary names
 
 
@@ -280,6 +281,9 @@ def _check_inputs(
         program.forget()  # under a time limit the gradients go on from there
     if not program.inputs:
         return [], dot, value, value64, None
+    if limited and program.base_seconds is not None:
+        # Else all that follows would be for nothing, and the time lacks where it could find something.
+        _time_limit.ensure_processor(LEAST_RUNS * program.base_seconds[1], "comparing its gradients")
     gradients = _gradients(program, consumed, checkpoint)
     retention.release()  # differences of the loss need no values that adjoints read
     plan = plan_directions(program, directions, max_seconds)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tapedebug.runtime.launch.plan import Runner
     from tapedebug.runtime.tape.record import Record
 
-REMEMBERED = 256
+REMEMBERED = 8192
 """Number of launches for which the results of the range test and of the test for shared memory are cached."""
 
 

@@ -137,10 +137,10 @@ def mirror_kernel(kernel: WarpKernel, args: Sequence[object] = ()) -> MirroredKe
         try:
             known = _mirrored(chosen)
         except MirrorError as error:
-            known = error.with_traceback(None)
+            known = error
         _MIRRORS[chosen] = known
     if isinstance(known, MirrorError):
-        raise known
+        raise known.with_traceback(None)  # else each launch that asks would be held by a frame of its call
     return known
 
 

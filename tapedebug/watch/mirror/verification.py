@@ -250,6 +250,7 @@ class AdjointComparison:
     def _reverse(self, seeds: Mapping[A, Values], chosen: Collection[int]) -> None:
         """Reverse the tape, and compare the adjoints of some launches."""
         replay = self._tape.new_replay()
+        replay.pulse = _time_limit.pulse
         replay.forward()
         scratch = Memory.zeros(replay.sizes)
         position = len(replay.operations)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tapedebug import _interception
 from tapedebug._source import Site, Span
 from tapedebug.watch.call_site import CallPlace, place_in, user_frame, user_place
 from tapedebug.watch.hooks import WarpObject, binder, is_capturing
@@ -314,5 +315,5 @@ def _correct_caller(tape: WarpObject, at: CallPlace) -> None:
     last = tape.launches[-1] if tape.launches else None
     if isinstance(last, list) and isinstance(last[-1], dict):
         caller = last[-1].get("caller")
-        if caller is not None and caller.get("file") == __file__:
+        if caller is not None and caller.get("file") == _interception.__file__:
             last[-1]["caller"] = at.caller

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from tapedebug.contract import Array, UnrecordedLaunch, share_bytes
@@ -13,11 +13,32 @@ from tapedebug.watch.tape.tape_recording import TapeRecording
 def forget_unused(tape: TapeRecording) -> None:
     """Forget launches off the tape of whose results it has used none, so that it does not keep these."""
     kept: list[UnrecordedLaunch] = []
+    later = _ArraysByRegion()
     for launch in reversed(tape.unrecorded):
-        later = [array for each in kept for array in each.reads]
-        if any(tape.uses(a) or any(share_bytes(a, read) for read in later) for a in launch.writes):
+        if any(tape.uses(a) or later.meets(a) for a in launch.writes):
             kept.append(launch)
+            for read in launch.reads:
+                later.add(read)
     tape.unrecorded = kept[::-1]
+
+
+class _ArraysByRegion:
+    """Arrays, each with a number, that are searched by the memory that they share with another one."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, list[tuple[int, Array]]] = {}
+
+    def add(self, array: Array, number: int = 0) -> None:
+        """Enter an array."""
+        self._found.setdefault(array.region, []).append((number, array))
+
+    def numbers(self, array: Array) -> Iterator[int]:
+        """Yield the numbers of the arrays that share bytes with an array, in the order of their entry."""
+        return (number for number, own in self._found.get(array.region, ()) if share_bytes(own, array))
+
+    def meets(self, array: Array, least: int = 0) -> bool:
+        """True if an array from number `least` on shares bytes with an array."""
+        return any(number >= least for number in self.numbers(array))
 
 
 def _gradient_was_read(tape: TapeRecording, array: WatchedArray) -> bool:
@@ -41,14 +62,21 @@ class Unrecorded:
         Those that only pass values on to others are followed.
         """
         found: list[UnrecordedLaunch] = []
-        passed: list[tuple[Array, Sequence[Array]]] = []
-        for launch in self._tape.unrecorded:
+        read = _ArraysByRegion()
+        for operation in self._tape.operations:
+            for access in operation.accesses:
+                if access.reads:
+                    read.add(access.array, operation.index)
+        passed = _ArraysByRegion()
+        sources: list[Sequence[Array]] = []  # those of each launch, on which its results depend
+        for number, launch in enumerate(self._tape.unrecorded):
             reads = {array: None for array in launch.reads if self._tape.uses(array)}
-            for array, sources in passed:
-                if any(share_bytes(array, read) for read in launch.reads):
-                    reads |= dict.fromkeys(sources)
-            passed += [(array, list(reads)) for array in launch.writes]
-            writes = [array for array in launch.writes if self._is_read(array, launch.at)]
+            for earlier in sorted({each for array in launch.reads for each in passed.numbers(array)}):
+                reads |= dict.fromkeys(sources[earlier])
+            sources.append(list(reads))
+            for array in launch.writes:
+                passed.add(array, number)
+            writes = [array for array in launch.writes if read.meets(array, launch.at)]
             if writes:
                 found.append(replace(launch, reads=list(reads), writes=writes))
         return [*self._earlier(), *found]
@@ -82,11 +110,3 @@ class Unrecorded:
                 )
             )
         return found
-
-    def _is_read(self, array: Array, at: int) -> bool:
-        """True if an operation from number `at` on reads an array."""
-        return self._tape.uses(array) and any(
-            access.reads and share_bytes(access.array, array)
-            for operation in self._tape.operations[at:]
-            for access in operation.accesses
-        )
