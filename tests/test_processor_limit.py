@@ -143,7 +143,7 @@ def test_a_comparison_that_cannot_be_reached_is_not_begun(monkeypatch: pytest.Mo
     """The reverse passes would be for nothing: a forward run tells how long they take."""
     tape = recorded()[0]
     module = importlib.import_module("tapedebug.autograd.subjects.whole_tape")
-    monkeypatch.setattr(module, "timed", lambda run: (run(), (20.0, 20.0))[1])
+    monkeypatch.setattr(module, "timed", lambda run: (run(), (40.0, 40.0))[1])
     found = wp.diagnose(tape, progress=False, max_seconds=ProcessorLimit(60.0, 60.0))
     assert found.verdict == "NOT CHECKED"
     why = "comparing its gradients would take about 1e+02 s, and 5"

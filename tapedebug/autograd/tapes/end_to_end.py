@@ -55,7 +55,7 @@ HURRY = 0.01  # the same as a part of the time that is left
 SENSITIVE = 1e-5  # relative effect from which on all samples are taken
 FEWER = 2.0  # factor of the effect if fewer were taken: the largest of three is about as much more than one
 TIMES = {1: "once", 2: "twice"}
-LEAST_RUNS = 5.0  # forward runs, like the first one, that gradients and a first comparison take at least
+LEAST_RUNS = 2.5  # forward runs as slow as the first, in which no gradient and comparison ever was computed
 LISTED = 4  # inputs that the summary names
 
 
