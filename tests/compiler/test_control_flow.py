@@ -4,10 +4,17 @@
 # ruff: noqa: RUF046, B007
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.compiler.lower import control
+from tests.benchmarks.compile_times import ARRAYS, body
 from tests.compiler.harness import check_gradient, run
 
 
@@ -417,3 +424,20 @@ def test_after_such_a_loop_the_name_has_no_one_type() -> None:
         wp.KernelNameError, match=r"`c` is vec3 before the loop in line .* and float32 inside it"
     ):
         _ = read.analysis
+
+
+def test_a_branch_merges_only_the_variables_that_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path / "cache"))  # nothing is lowered yet
+    merged = []
+    for lines in (100, 200, 400):
+        path = tmp_path / f"{lines}.py"
+        text = f"import tapedebug as wp\n\n\n@wp.kernel\ndef k({ARRAYS}, s: float):\n    i = wp.tid()\n"
+        path.write_text(f"{text}{body(lines)}\n", encoding="utf-8")
+        kernel: Any = runpy.run_path(str(path))["k"]
+        with patch.object(control, "_merge_name", wraps=control._merge_name) as merge:
+            kernel.analysis
+        merged.append(merge.call_count)
+    assert 0 < merged[0] <= 100
+    assert merged[2] - merged[1] == 2 * (merged[1] - merged[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,44 @@ def test_verify_finds_a_value_assigned_twice():
     s = Sketch()
     s.b.append(s.x.op)
     assert broken(s) == "a value is assigned twice"
+
+
+def branches(count: int) -> Function:
+    """Return a function with so many branches, each of which computes a value and is followed by another."""
+    s = Sketch()
+    for _ in range(count):
+        with s.b.block() as inner:
+            s.b.apply("mul", s.x, s.x)
+        s.b.append(If(s.b.apply("gt", s.x, s.number(0)), inner, Block(), [], SPAN))
+        s.b.store(Y, 0, s.place, s.b.apply("add", s.b.load(X, 0, s.place, t.float32), s.x))
+    return s.finish()
+
+
+def test_verify_takes_as_many_steps_as_a_function_has_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 0
+
+    class Counted(set[Value]):
+        def __init__(self, values: Iterable[Value] = ()) -> None:
+            super().__init__()
+            self.update(values)
+
+        def update(self, *groups: Iterable[Value]) -> None:
+            nonlocal steps
+            for group in map(list, groups):
+                steps += len(group)
+                super().update(group)
+
+        def add(self, value: Value) -> None:
+            self.update([value])
+
+    monkeypatch.setattr("tapedebug.compiler.passes.verify.set", Counted, raising=False)
+    taken = []
+    for count in (20, 40, 80):
+        steps = 0
+        verify(branches(count))
+        taken.append(steps)
+    assert taken[0] > 20
+    assert taken[2] - taken[1] == 2 * (taken[1] - taken[0])
 
 
 @pytest.mark.parametrize(

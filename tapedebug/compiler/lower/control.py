@@ -65,10 +65,12 @@ def branch(
         envs.append(ctx.env)
         blocks.append(block)
     node_if = If(condition, blocks[0], blocks[1], [], span)
-    ctx.env = {}
-    for name in [*before, *(n for env in envs for n in env if n not in before)]:
-        if name not in ctx.env:
-            _merge_name(ctx, node, name, envs, node_if)
+    # Most variables stay what they were: a step for each of them, at each branch, would take most of the
+    # time of long kernels.
+    one, two = envs
+    ctx.env = before | one | two
+    for name in [name for name in ctx.env if one.get(name) is not two.get(name) or name not in one]:
+        _merge_name(ctx, node, name, envs, node_if)
     if flatten and _selectable(node_if):
         _as_selection(ctx, node_if)
         return
@@ -274,6 +276,8 @@ def _as_selection(ctx: Context, node: If) -> None:
         if not isinstance(item, Quantity):
             return item
         values = [replaced.get(id(p.value), p.value) for p in item.parts]
+        if all(value is part.value for value, part in zip(values, item.parts, strict=True)):
+            return item  # the same object, so that branches around this one do not merge it
         return Quantity(item.type, tuple(ctx.builder.expr(v) for v in values))
 
     ctx.env = {name: swap(item) for name, item in ctx.env.items()}

@@ -17,6 +17,7 @@ from tapedebug.compiler.ir import (
     Value,
     While,
     operands,
+    results_of,
 )
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
@@ -38,62 +39,74 @@ def _require(holds: bool, function: Function, node: object, what: str) -> None:
         raise InvalidIR(f"{function.name}: {what}: {node!r:.300}")
 
 
-def _block(function: Function, block: Block, outer: set[Value]) -> None:
-    _nodes(function, block, set(outer))
+def _block(function: Function, block: Block, known: set[Value], *own: Value) -> None:
+    """Check a block that begins with values of its own; `known` is afterwards what it was.
+
+    A copy of what is known before each branch and loop would take most of the time of long kernels.
+    """
+    inside = [value for value in own if value not in known]
+    known.update(inside)
+    inside += _nodes(function, block, known)
+    known.difference_update(inside)
 
 
-def _nodes(function: Function, block: Block, known: set[Value]) -> None:
-    """Check a block; what it computes is added to `known`."""
+def _nodes(function: Function, block: Block, known: set[Value]) -> list[Value]:
+    """Check a block; what it computes is added to `known`, and returned."""
+    added: list[Value] = []
     for node in block.ops:
         for value in operands(node):
             _require(value in known or is_free(value), function, node, "a value is used before it is defined")
-        _node(function, node, known)
+        inside = _custom(function, node, known) if isinstance(node, Custom) else _node(function, node, known)
+        new = [value for value in inside if value not in known]
+        known.update(new)
+        added += new
     for value in block.yields:
         _require(value in known or is_free(value), function, block.yields, "a block yields an unknown value")
+    return added
 
 
-def _node(function: Function, node: Node, known: set[Value]) -> None:
+def _node(function: Function, node: Op | If | For | While, known: set[Value]) -> list[Value]:
+    """Check a node; return its results."""
     match node:
         case Op():
             _op(function, node)
             if node.result is not None:
                 _require(node.result not in known, function, node, "a value is assigned twice")
-                known.add(node.result)
         case If():
             _require(node.condition.type is t.bool, function, node, "a condition is not bool")
             for inner in (node.then, node.orelse):
                 _block(function, inner, known)
                 _same_types(function, inner.yields, node.results, node)
-            known.update(node.results)
-        case For() | While():
-            inside = known | set(node.carried)
-            if isinstance(node, For):
-                _require(node.count.type is t.int64, function, node, "a count is not int64")
-                inside.add(node.index)
-            else:
-                _block(function, node.test, inside)
-                _require([v.type for v in node.test.yields] == [t.bool], function, node, "a test is not bool")
-            _block(function, node.body, inside)
-            for group in (node.inits, node.body.yields, node.results):
-                _same_types(function, group, node.carried, node)
-            known.update(node.results)
-        case Custom():
-            _custom(function, node, known)
+        case For():
+            _require(node.count.type is t.int64, function, node, "a count is not int64")
+            _block(function, node.body, known, *node.carried, node.index)
+        case While():
+            _block(function, node.test, known, *node.carried)
+            _require([v.type for v in node.test.yields] == [t.bool], function, node, "a test is not bool")
+            _block(function, node.body, known, *node.carried)
+    if isinstance(node, For | While):
+        for group in (node.inits, node.body.yields, node.results):
+            _same_types(function, group, node.carried, node)
+    return results_of(node)
 
 
-def _custom(function: Function, node: Custom, known: set[Value]) -> None:
-    inside = set(known)
-    _nodes(function, node.body, inside)
+def _custom(function: Function, node: Custom, known: set[Value]) -> list[Value]:
+    """Check a function with a gradient or replay of its own; return its results.
+
+    The gradient knows what the body computes, and what follows does not.
+    """
     _require(known.isdisjoint(node.results), function, node, "a value is assigned twice")
+    inside = _nodes(function, node.body, known)
+    known.difference_update(inside)
     if node.replay is not None:
         _block(function, node.replay, known)
         _same_types(function, node.replay.yields, node.results, node)
-    known.update(node.results)
     if node.gradient is not None:
         _same_types(function, node.seeds, node.results, node)
-        _block(function, node.gradient, inside | {*node.seeds, *node.before})
+        _block(function, node.gradient, known, *inside, *node.seeds, *node.before)
         for group in (node.before, node.gradient.yields):
             _same_types(function, group, node.inputs, node)
+    return node.results
 
 
 def _same_types(function: Function, one: list[Value], two: list[Value], node: Node) -> None:
