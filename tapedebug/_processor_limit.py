@@ -15,7 +15,7 @@ TIMES, LEAST = 1.5, 1.6
 Programs that do little but import Warp take 0.6 s or more. The least is for them: with 2 s, their diagnosis
 alone took three times as long as they do.
 """
-LONGEST_TIMES, LONGEST_LEAST = 3.3, 4.0
+LONGEST_TIMES, LONGEST_LEAST = 3.8, 4.0
 """The limit until gradients were compared, and if one is wrong: of the watched program and its diagnosis
 together, as a multiple of the program alone; and at least, in seconds of the diagnosis."""
 BESIDE = 1.3
@@ -23,6 +23,11 @@ BESIDE = 1.3
 
 What it allocates makes collections of garbage and the program's own calls slower: 1.2 to 1.6 times in three
 programs of 5 to 10 s.
+"""
+UNLIMITED = 0.5
+"""The time that a diagnosis takes before and after what a limit can end, as a part of that of watching.
+
+Both grow with the number of recorded calls.
 """
 
 
@@ -61,7 +66,8 @@ class ProgramTime:
     def limit(self, spent: float = 0.0) -> ProcessorLimit:
         """Return the limit of its diagnosis, less the part that is used up."""
         alone = max(0.0, self.seconds - BESIDE * self.watching)
-        longest = max(LONGEST_LEAST, LONGEST_TIMES * alone - self.seconds)
+        longest = LONGEST_TIMES * alone - self.seconds - UNLIMITED * self.watching
+        longest = max(LONGEST_LEAST, longest)
         usual = min(longest, max(LEAST, TIMES * alone))
         least = 0.1 * LEAST
         return ProcessorLimit(max(least, usual - spent), max(least, longest - spent))

@@ -27,9 +27,6 @@ PATIENCE = 0.5
 EVERY = 0.1
 """Seconds between two updates of the line."""
 
-SURE = 0.95
-"""The part of the longest limit of processor time in which tapes may reach their first result."""
-
 GONE = (
     "<style>.jp-OutputArea-child:has(> .jp-OutputArea-output .tapedebug-gone) { display: none }</style>"
     '<span class="tapedebug-gone"></span>'
@@ -187,8 +184,8 @@ class Progress:
         return max(self._until, self._surely_until()) > self.now()
 
     def _surely_until(self) -> float:
-        """Return the end of a share of processor time until its first result; each tape should reach that."""
-        return -float("inf") if self._processor is None else self._began + SURE * self._processor.longest
+        """Return the end of a share of processor time until its first result: each tape should reach that."""
+        return -float("inf") if self._processor is None else self._began + self._processor.longest
 
     def compared(self) -> None:
         """Note the first result of a step that has a share: from now on its limit is not the longest one."""

@@ -11,7 +11,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug import _progress, _time_limit
-from tapedebug._processor_limit import BESIDE, ProcessorLimit, ProgramTime
+from tapedebug._processor_limit import BESIDE, UNLIMITED, ProcessorLimit, ProgramTime
 from tapedebug._progress import OutOfTime, Progress
 from tapedebug._time_limit import enforced, ensure
 from tests.contract.test_end_to_end import recorded
@@ -37,10 +37,10 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
 
 def test_the_limit_is_a_multiple_of_the_program_and_at_least_some_seconds() -> None:
     assert ProgramTime(0.1).limit() == ProcessorLimit(1.6, 4.0)
-    assert ProgramTime(10.0).limit() == ProcessorLimit(15.0, 23.0)
-    assert ProgramTime(10.0).limit(5.0) == ProcessorLimit(10.0, 18.0)
+    assert ProgramTime(10.0).limit() == ProcessorLimit(15.0, 28.0)
+    assert ProgramTime(10.0).limit(5.0) == ProcessorLimit(10.0, 23.0)
     assert ProgramTime(10.0).limit(99.0).seconds > 0
-    assert ProgramTime(10.0).limit().part(0.5) == ProcessorLimit(7.5, 11.5)
+    assert ProgramTime(10.0).limit().part(0.5) == ProcessorLimit(7.5, 14.0)
 
 
 def test_watching_does_not_lengthen_the_limit() -> None:
@@ -48,7 +48,7 @@ def test_watching_does_not_lengthen_the_limit() -> None:
     alone, watching = 10.0, 5.0
     limit = ProgramTime(alone + BESIDE * watching, watching).limit()
     assert limit.seconds == 15.0
-    assert limit.longest == pytest.approx(33.0 - 16.5)
+    assert limit.longest == pytest.approx(38.0 - 16.5 - UNLIMITED * watching)
     assert ProgramTime(30.0, watching=20.0).limit() == ProcessorLimit(4.0, 4.0)
 
 
@@ -77,9 +77,9 @@ def test_a_first_comparison_has_the_longest_limit(processor: Processor) -> None:
                 pace.pulse()
         with pace.share(0.5, 99.0) as seconds:
             assert seconds == 0
-            processor.seconds = 37.0
+            processor.seconds = 39.0
             pace.pulse()
-            processor.seconds = 38.0
+            processor.seconds = 40.0
             with pytest.raises(OutOfTime):
                 pace.pulse()
 
@@ -146,7 +146,7 @@ def test_a_comparison_that_cannot_be_reached_is_not_begun(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "timed", lambda run: (run(), (40.0, 40.0))[1])
     found = wp.diagnose(tape, progress=False, max_seconds=ProcessorLimit(60.0, 60.0))
     assert found.verdict == "NOT CHECKED"
-    why = "comparing its gradients would take about 1e+02 s, and 5"
+    why = "comparing its gradients would take about 1e+02 s, and "
     assert found.coverage.summary.startswith(f"0 of 3 launches checked end to end: {why}")
     assert found.trace.coverage.partial
     assert "nonfinite" in found.rules

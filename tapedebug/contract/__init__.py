@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from tapedebug.contract.replay_variants import LocalReplays as LocalReplays
     from tapedebug.contract.replay_variants import NoTangents as NoTangents
     from tapedebug.contract.replay_variants import Recording as Recording
+    from tapedebug.contract.replay_variants import Repeatability as Repeatability
     from tapedebug.contract.replay_variants import ReplayReuse as ReplayReuse
     from tapedebug.contract.replay_variants import Rerecording as Rerecording
     from tapedebug.contract.replay_variants import Resequencing as Resequencing

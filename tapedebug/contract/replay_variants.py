@@ -166,6 +166,13 @@ class Confinement(Protocol):
         """True if no operation can reach out of the memory of a replay, whatever values it is given."""
 
 
+class Repeatability(Protocol):
+    """The differences between two runs of a tape on the same values."""
+
+    def is_repeatable(self) -> bool:
+        """True if there are none, whatever the values are: nothing depends on time or on thread schedules."""
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A step that copies the values of one array to another of the same shape."""

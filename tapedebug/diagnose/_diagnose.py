@@ -117,9 +117,11 @@ def diagnose(
         _reused(tapes),
         SoFar(so_far) as known,
     ):
-        pairs = zip(tapes, losses_for(tapes, loss), strict=True)
+        # All of them first: a time limit cannot end this, and leaves the rest of the time to what it can end.
+        recorded = [record_with_arrays(item) for item in tapes]
+        pairs = zip(tapes, losses_for(tapes, loss), recorded, strict=True)
         first = functools.partial(_context, inputs=inputs, pace=pace, summarise=False, so_far=known)
-        found = [(known.follow(first(item, own)), own, item) for item, own in pairs]
+        found = [(known.follow(first(item, own, recorded=each)), own, item) for item, own, each in pairs]
         if len(found) > 1:  # now that kernels are compiled, a verdict that was not reached may be quick
             found = [
                 (known.follow(first(item, own, recorded=context.rerun.recorded)), own, item)

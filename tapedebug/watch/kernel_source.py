@@ -16,6 +16,9 @@ from tapedebug.watch.hooks import WarpObject, look_up
 from tapedebug.watch.kernel_accesses import ANYTHING, Definition, Path, Use, uses_of
 from tapedebug.watch.native_snippets import NativeFunction
 
+FUNCTION = "warp._src.context:Function"
+"""The class of functions of Warp, built-in or the user's."""
+
 
 def is_reversible(kernel: WarpKernel) -> bool:
     """True if Warp makes an adjoint of a kernel."""
@@ -153,7 +156,7 @@ class WarpLibrary:
     def builtin(self, found: object, /) -> str | None:
         """Return the name of a built-in function of Warp."""
         function: Any = found
-        if isinstance(found, look_up("warp._src.context:Function")) and function.is_builtin():
+        if isinstance(found, look_up(FUNCTION)) and function.is_builtin():
             return str(function.key)
         return "len" if found is len else None
 
@@ -171,6 +174,28 @@ class WarpLibrary:
     def is_plain(self, found: object, /) -> bool:
         """True for types and `range`: they use no array that they are called with."""
         return isinstance(found, type)
+
+
+def is_known_to_repeat(kernel: WarpKernel) -> bool:
+    """True if the results of a kernel depend on its arguments alone: it calls no C++ of the user.
+
+    Functions of Warp give the same each time, also those of random numbers.
+    """
+    library, seen = WarpLibrary(), set[int]()
+    waiting = [definition_of(kernel)]
+    while waiting:
+        definition = waiting.pop()
+        if definition is None:
+            return False
+        for node in ast.walk(definition.tree):
+            found = definition.resolve(node.func) if isinstance(node, ast.Call) else None
+            if found is None or id(found) in seen:
+                continue
+            seen.add(id(found))
+            if library.native(found) is not None:
+                return False
+            waiting += library.function(found) if isinstance(found, look_up(FUNCTION)) else []
+    return True
 
 
 class KernelUses:

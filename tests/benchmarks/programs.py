@@ -107,7 +107,7 @@ ROWS: dict[str, Notebook | Packaged] = {
         Packaged(Program("warp-lang", "warp.examples.core.example_raymarch", SMALL)),
         *(
             Packaged(BY_NAME[name])
-            for name in ("sph_density", "sph_interpolate", "sph_crk", "sph_laplacian", "nvalchemi_coulomb")
+            for name in ("sph_density", "sph_interpolate", "sph_laplacian", "nvalchemi_coulomb")
         ),
         *(
             Notebook(stem)

@@ -331,9 +331,70 @@ def by_angle(a: wp.array(dtype=float), y: wp.array(dtype=float)):
     y[int(wp.sin(a[i]) * 3.0)] = 1.0
 
 
+@wp.func
+def cyclic(i: int):
+    remainder = i % 5
+    if remainder < 0:
+        remainder += 5
+    return remainder
+
+
+@wp.kernel
+def periodic(place: wp.array(dtype=int), x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[cyclic(place[i])] + x[cyclic(place[i] + 1)] + x[place[i] % 5]
+
+
+@wp.kernel
+def nearly_periodic(place: wp.array(dtype=int), x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    k = place[i] % 5
+    if k < -1:
+        k += 6
+    y[i] = x[k]
+
+
+@wp.kernel
+def after_the_largest(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[(i + 2147483647) % 5 - 1]
+
+
+@pytest.mark.parametrize("shortest", [4, 5])
+def test_remainders_are_inside_what_they_are_taken_for(shortest: int) -> None:
+    place = wp.array(np.arange(-20, 20, dtype=np.int32))
+    y = floats(*[0.0] * 40)
+    if shortest < 5:
+        with pytest.raises(wp.BoundsError, match="is outside"):
+            wp.launch(periodic, 40, [place, floats(*range(shortest)), y])
+        return
+    wp.launch(periodic, 40, [place, floats(*range(shortest)), y])
+    k = np.arange(-20, 20)
+    assert np.array_equal(y.numpy(), k % 5 + (k + 1) % 5 + np.fmod(k, 5) % 5)
+
+
+def test_a_branch_that_leaves_a_remainder_outside_is_seen() -> None:
+    place, y = wp.array(np.arange(-20, 20, dtype=np.int32)), floats(*[0.0] * 40)
+    found = nearly_periodic.reaches(Variant("forward"))
+    assert not found.unknown
+    wp.launch(nearly_periodic, 40, [place, floats(*range(6)), y])
+    with pytest.raises(wp.BoundsError, match="is outside"):
+        wp.launch(nearly_periodic, 40, [place, floats(*range(4)), y])
+
+
+def test_the_remainder_of_a_number_that_wraps_may_be_negative() -> None:
+    """It is 0 … 4 of positive numbers, and -4 of the number that 5 more than 2³¹ - 1 wraps to."""
+    found = after_the_largest.reaches(Variant("forward"))
+    assert not found.unknown
+    wp.launch(after_the_largest, 5, [floats(*range(4)), floats(*[0.0] * 5)])
+    with pytest.raises(wp.BoundsError, match="is outside"):
+        wp.launch(after_the_largest, 6, [floats(*range(4)), floats(*[0.0] * 6)])
+
+
 @pytest.mark.parametrize(
     ("kernel", "unknown", "probes"),
     [
+        (periodic, False, {UNKNOWN: (), ALL: (0,)}),
         (own, False, {UNKNOWN: (), ALL: ()}),
         (guarded, False, {UNKNOWN: (), ALL: ()}),
         (clamped, False, {UNKNOWN: (), ALL: ()}),

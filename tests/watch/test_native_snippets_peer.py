@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tapedebug as td
+from tapedebug.contract import Repeatability
 
 pytestmark = pytest.mark.peer
 wp = pytest.importorskip("warp")
@@ -34,3 +35,30 @@ def test_a_snippet_whose_adjoint_leaves_the_gradient_of_its_result(factor, expec
     assert found.verdict == expected[0]
     assert [item.rule for item in loud] == ["wrong-adjoint"] * (factor != 2)
     assert all(item.arrays in expected[1] for item in loud)
+
+
+def test_a_snippet_that_counts_its_calls_gives_two_losses():
+    """Launches of Warp on the host run once, unless they call C++ of the user: that may do anything."""
+
+    adjoint = "adj_x[i] += adj_y[i];"
+
+    @wp.func_native("static float calls = 0.0f; calls += 1.0f; y[i] = x[i] + calls;", adj_snippet=adjoint)
+    def counting(x: wp.array(dtype=float), y: wp.array(dtype=float), i: int): ...
+
+    @wp.func
+    def around(x: wp.array(dtype=float), y: wp.array(dtype=float), i: int):
+        counting(x, y, i)
+
+    @wp.kernel(module="unique")
+    def count(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+        around(x, y, wp.tid())
+
+    with td.watch_warp() as session:
+        programs.one(programs.square)
+        with wp.Tape():
+            wp.launch_tiled(programs.tile_square, dim=2, inputs=[wp.ones(8), wp.zeros(8)], block_dim=32)
+        programs.one(count)
+    repeats = [tape.capability(Repeatability).is_repeatable() for tape in session.tapes]
+    assert repeats == [True, True, False]
+    assert session.tapes[1].operations[0].mirrored is None
+    assert td.diagnose(session.tapes[2], progress=False).verdict == "NONDETERMINISTIC"

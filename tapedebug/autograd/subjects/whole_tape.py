@@ -27,6 +27,7 @@ from tapedebug.contract import (
     Float64,
     Irreplayable,
     NoTangents,
+    Repeatability,
     Tangents,
     UnrecordedLaunches,
     arrays_overlap,
@@ -120,6 +121,12 @@ class WholeTape(ShadowProgram):
         """The objective of the values that the program's arrays hold."""
         held = {port: port.array.current().ravel().astype(np.float64) for port in self.outputs}
         return self._objective(held)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True if the engine guarantees that two runs on the same values give the same results."""
+        found = self.tape.capability(Repeatability)
+        return found is not None and found.is_repeatable()
 
     def rounds(self, ports: Iterable[Port]) -> bool:
         """True if differences of the loss along these inputs are rounded to float32 on their way."""

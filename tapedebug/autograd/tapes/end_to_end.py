@@ -268,7 +268,8 @@ def _check_inputs(
     value = program.loss(single=True) if last else program.loss_before_reverse()
     matches = program.matches_live()
     # The program's own run is the second one, if it gave the same to the bit.
-    again = value if matches and program.found == value else program.loss(single=True)
+    is_same = program.is_repeatable or (matches and program.found == value)
+    again = value if is_same else program.loss(single=True)
     if value == again and not matches:
         program.notes.append(UNMATCHED)
     consumed = None if last or not program.inputs else _consumed(program)

@@ -47,6 +47,8 @@ EXACT = frozenset(
     | {"where", "stop_gradient", "lt", "le", "gt", "ge", "eq", "ne", "isnan", "isfinite", "isinf", "sqrt"}
 )
 """Functions of floats that give the same number however they are compiled; vector functions may not."""
+BRANCHES = 3
+"""The number of results of an `if` that may depend on each other; each is found once for each branch."""
 MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
@@ -96,6 +98,7 @@ class _Limited(Ranges):
             for place, result in enumerate(results_of(node))
         }
         self.limits: dict[Any, list[tuple[str, Bound]]] = {}
+        self.branches = 0  # within how many the value is whose range is being found
 
     @contextmanager
     def where(self, condition: Value, *, holds: bool) -> Iterator[None]:
@@ -160,7 +163,12 @@ class _Limited(Ranges):
     def _of(self, value: Value, depth: int) -> Range | None:
         if value.type not in COUNTING:
             return None
-        found = super()._of(value, depth)
+        if value in self.nodes:
+            found = self._of_branches(value, depth)
+        elif value.op is not None and value.op.kind == "mod":
+            found = self._remainder(value.op, depth)
+        else:
+            found = super()._of(value, depth)
         limits = self.limits.get(_key(value), ())
         low = [bound for end, bound in limits if end == "low"]
         high = [bound for end, bound in limits if end == "high"]
@@ -173,6 +181,35 @@ class _Limited(Ranges):
         for bound in high:
             found = Range(0, found.low, combined("min", found.high, bound))
         return found
+
+    def _of_branches(self, value: Value, depth: int) -> Range | None:
+        """The range of a result of an `if`: in each branch what the condition leaves of its value."""
+        if self.branches == BRANCHES:
+            return None
+        node, place = self.nodes[value]
+        ends = []
+        self.branches += 1
+        for inner, holds in ((node.then, True), (node.orelse, False)):
+            with self.where(node.condition, holds=holds):
+                ends.append(self.of(inner.yields[place], depth - 1))
+        self.branches -= 1
+        one, other = ends
+        if one is None or other is None:
+            return None
+        return Range(0, combined("min", one.low, other.low), combined("max", one.high, other.high))
+
+    def _remainder(self, op: Op, depth: int) -> Range | None:
+        """The range of a remainder, which has the sign of the dividend: `n` modulo 5 is in -4 … 4."""
+        divisor = self.of(op.args[1], depth - 1)
+        if divisor is None or not isinstance(divisor.low, int) or divisor.low != divisor.high:
+            return None
+        most = abs(divisor.low) - 1
+        if most < 0:
+            return None
+        dividend = self.of(op.args[0], depth - 1)
+        if dividend is None or not isinstance(dividend.low, int) or dividend.low < 0:
+            return Range(0, -most, most)
+        return Range(0, 0, combined("min", most, dividend.high))  # of a dividend that wraps, an overflow
 
 
 def _is(value: Value, truth: bool) -> bool:

@@ -15,6 +15,7 @@ from tapedebug.contract import (
     Operation,
     RecordedTape,
     RecordingGaps,
+    Repeatability,
     Rerecording,
     SharedGradients,
     StructChanges,
@@ -27,6 +28,7 @@ from tapedebug.contract import (
 )
 from tapedebug.operations import OperationReplay, OperationTangentReplay, PushesTangents
 from tapedebug.operations.replay_memory import IdleReplays
+from tapedebug.watch.kernel_source import is_known_to_repeat
 from tapedebug.watch.memory import WatchedArray
 from tapedebug.watch.mirror import MirroredElementTracking, MirroredThreadScheduling, verify_mirrors
 from tapedebug.watch.struct_changes import WarpStructChanges
@@ -103,6 +105,21 @@ class _Tangents:
         return OperationTangentReplay(self._tape, float64)
 
 
+class _Repeatability:
+    """The capability `Repeatability`: on the host, Warp runs the threads of a launch one after the other."""
+
+    def __init__(self, tape: WatchedTape) -> None:
+        self._tape = tape
+
+    def is_repeatable(self) -> bool:
+        """True if the tape has launches, copies and fills only, all on the host, and no C++ of the user."""
+        kinds = {operation.kind for operation in self._tape.operations}
+        if not kinds <= {"kernel", "copy", "fill"} or not all(r.on_host for r in self._tape.regions):
+            return False
+        native = {launch.kernel: None for launch in self._tape.launches.values() if launch.mirrored is None}
+        return all(map(is_known_to_repeat, native))
+
+
 class _Rerecording:
     """The capability `Rerecording`."""
 
@@ -124,6 +141,7 @@ MADE_ANEW: Mapping[type, Callable[[WatchedTape], Any]] = {
         tape.sees_all_arrays and all(region.on_host for region in tape.regions),
     ),
     StructChanges: lambda tape: WarpStructChanges(tape.launches, tape.structs),
+    Repeatability: _Repeatability,
     ThreadScheduling: lambda tape: MirroredThreadScheduling(tape.launches),
 }
 """Capabilities for the launches that a tape has when they are asked for."""
