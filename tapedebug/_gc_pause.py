@@ -6,11 +6,15 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar, Token
 
 NEVER = 1 << 30
 """Collections of younger objects after which there is a full one: more than there are."""
-_nested = 0
-"""The number of contexts of `lasting_objects`: the outermost one ends for all objects."""
+_inside: ContextVar[bool] = ContextVar("inside lasting_objects", default=False)
+"""True inside `lasting_objects`, of which the outermost context ends for all objects.
+
+Where Ctrl-C ends a diagnosis in between, its context variables are gone with it.
+"""
 PAUSE = 20.0
 """Times the duration of a full collection that pass before the next one in `rare_full_collections`."""
 
@@ -31,14 +35,14 @@ def gc_paused() -> Iterator[None]:
 @contextmanager
 def lasting_objects() -> Iterator[None]:
     """Context in which collections leave out the objects that existed at its start, such as modules."""
-    global _nested
-    _nested += 1
-    gc.freeze()
+    outer = _inside.set(True)
     try:
+        gc.freeze()
         yield
     finally:
-        _nested -= 1
-        if not _nested:
+        is_outermost = outer.old_value in (Token.MISSING, False)
+        _inside.reset(outer)
+        if is_outermost:
             gc.unfreeze()
 
 

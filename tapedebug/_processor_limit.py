@@ -15,7 +15,7 @@ TIMES, LEAST = 1.5, 1.6
 Programs that do little but import Warp take 0.6 s or more. The least is for them: with 2 s, their diagnosis
 alone took three times as long as they do.
 """
-LONGEST_TIMES, LONGEST_LEAST = 3.8, 4.0
+LONGEST_TIMES, LONGEST_LEAST = 4.0, 4.0
 """The limit until gradients were compared, and if one is wrong: of the watched program and its diagnosis
 together, as a multiple of the program alone; and at least, in seconds of the diagnosis."""
 BESIDE = 1.3

@@ -37,10 +37,10 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
 
 def test_the_limit_is_a_multiple_of_the_program_and_at_least_some_seconds() -> None:
     assert ProgramTime(0.1).limit() == ProcessorLimit(1.6, 4.0)
-    assert ProgramTime(10.0).limit() == ProcessorLimit(15.0, 28.0)
-    assert ProgramTime(10.0).limit(5.0) == ProcessorLimit(10.0, 23.0)
+    assert ProgramTime(10.0).limit() == ProcessorLimit(15.0, 30.0)
+    assert ProgramTime(10.0).limit(5.0) == ProcessorLimit(10.0, 25.0)
     assert ProgramTime(10.0).limit(99.0).seconds > 0
-    assert ProgramTime(10.0).limit().part(0.5) == ProcessorLimit(7.5, 14.0)
+    assert ProgramTime(10.0).limit().part(0.5) == ProcessorLimit(7.5, 15.0)
 
 
 def test_watching_does_not_lengthen_the_limit() -> None:
@@ -48,7 +48,7 @@ def test_watching_does_not_lengthen_the_limit() -> None:
     alone, watching = 10.0, 5.0
     limit = ProgramTime(alone + BESIDE * watching, watching).limit()
     assert limit.seconds == 15.0
-    assert limit.longest == pytest.approx(38.0 - 16.5 - UNLIMITED * watching)
+    assert limit.longest == pytest.approx(40.0 - 16.5 - UNLIMITED * watching)
     assert ProgramTime(30.0, watching=20.0).limit() == ProcessorLimit(4.0, 4.0)
 
 

@@ -43,6 +43,7 @@ class Watcher:
         self.log: list[str] = []
         self.refusal = ""
         self.not_covered: list[str] = []
+        self.seconds = 0.0
 
     @contextmanager
     def watch_warp(self) -> Iterator[Watcher]:

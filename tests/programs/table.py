@@ -149,9 +149,9 @@ def page(results: dict) -> str:
         "- **Time**: processor time of the watched program with its diagnosis, over that of the program alone, with",
         "  the kernels of both cached; imports included in both. **First**: the same when only Warp's kernels are",
         "  cached, and tapedebug compiles those that it needs.",
-        "- **Measured**: the date, and the load of the machine. In rows with a date the diagnosis had the",
+        "- **Measured**: the date, and the load of the machine. The diagnosis had the",
         "  [time limit of `tapedebug run`](command-line.md#the-time-of-a-diagnosis), and each time is the shorter",
-        "  one of two runs. The other rows are older: their diagnoses were allowed a minute or more.",
+        "  one of two runs.",
         "",
         "| Program | Package | Launches | Mirrored | Native | Not covered | Verdict | Loud findings | Time | First |"
         " Measured |",

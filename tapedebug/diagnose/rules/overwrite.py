@@ -148,6 +148,9 @@ class _Teller:
             apart = self._reason_nothing_is_lost(group) if self.consumes_new else ""
             if apart:
                 return "info", f"{text} Harmless: {apart}."
+            total = self.study.total(group)
+            if total.elements and not total.changed:
+                return "info", f"{text} Harmless: the values are the same."
             if self.consumes_new:
                 return (
                     "warning",
