@@ -571,3 +571,27 @@ def test_a_budget_of_memory_is_told() -> None:
     versions = [item for item in diagnosis.trace.versions if item.status == "preserved"]
     assert sum(item.recomputed for item in versions) > 10
     assert all(item.preserved is not item.recomputed for item in versions)
+
+
+@wp.kernel
+def make_positive(x: wp.array(dtype=float)):
+    tid = wp.tid()
+    x[tid] = wp.abs(x[tid])
+
+
+@pytest.mark.parametrize(("first", "severity"), [(1.0, "info"), (-1.0, "warning")])
+def test_an_overwrite_that_changes_no_value_is_harmless_though_nothing_can_be_measured(
+    first: float, severity: str
+) -> None:
+    x = wp.array([first, 2.0, 3.0], dtype=float, requires_grad=True)
+    y, loss = wp.zeros(3, requires_grad=True), wp.zeros(1, requires_grad=True)
+    with wp.Tape(on_overwrite="ignore") as tape:
+        wp.launch(square, 3, [x], [y])
+        tape.record_func(lambda: None, [y])  # no experiment can run it again
+        wp.launch(make_positive, 3, [x])
+        wp.launch(total, 3, [y, loss])
+    tape.backward(loss)
+    found = [item for item in wp.diagnose(tape, loss, progress=False).findings if item.rule == "overwrite"]
+    assert {item.severity for item in found} == {severity}
+    harmless = "none of 3 elements changed value. Harmless: the values are the same."
+    assert all((harmless in item.message) is (severity == "info") for item in found)
