@@ -326,7 +326,8 @@ def _objects_with_numbers() -> Iterator[WarpObject]:
     """Yield all meshes and other objects of the process that kernels know by a number."""
     kinds = tuple(look_up(f"warp:{name}") for name in (*ARRAYS, "Volume"))
     for candidate in gc.get_objects():
-        if isinstance(candidate, kinds) and getattr(candidate, "id", None):
+        # `isinstance` asks some objects for their class, and those of other libraries may warn.
+        if issubclass(type(candidate), kinds) and getattr(candidate, "id", None):
             yield candidate
 
 

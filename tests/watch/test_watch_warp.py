@@ -525,7 +525,16 @@ def launched(launch):
     return [str(gap.reason) for gap in session.not_covered]
 
 
+class Deprecated:
+    """An object of another library, which does not want to be asked for its class."""
+
+    @property
+    def __class__(self):
+        raise AssertionError("its class was asked for")
+
+
 def test_launches_that_follow_elements_of_arrays_to_other_memory_are_not_covered():
+    others = [Deprecated()]
     points = programs.array([[0, 0, 0], [1, 0, 0], [0, 1, 0.0]], dtype=wp.vec3)
     mesh = wp.Mesh(points, wp.array([0, 1, 2], dtype=int))
     x, y = programs.array([[0.2, 0.3, 1.0]], dtype=wp.vec3), programs.zeros(2)
@@ -545,6 +554,7 @@ def test_launches_that_follow_elements_of_arrays_to_other_memory_are_not_covered
     ]
     keys = wp.array([3, 1], dtype=wp.uint64)
     assert launched(lambda: wp.launch(programs.keyed, 2, [keys, y])) == []
+    assert len(others) == 1
 
 
 def test_arrays_of_a_kernel_without_source_are_taken_as_written(monkeypatch):
