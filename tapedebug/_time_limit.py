@@ -215,14 +215,14 @@ def ensure(seconds: float, step: str) -> None:
     limit = _current()
     if limit is not None and limit.counts_compilation:
         limit.pulse()
-        _require(limit, seconds, step)
+        _require(limit, f"{step} would take about {seconds:.2g} s", seconds, step)
 
 
 def ensure_processor(seconds: float, step: str) -> None:
     """Test if a step fits into the limit of this thread, if that is one of processor time.
 
     Args:
-        seconds: The estimated processor time, without that of compilations.
+        seconds: The least processor time that it takes, without that of compilations.
         step: The step, in a few words.
 
     Raises:
@@ -230,12 +230,13 @@ def ensure_processor(seconds: float, step: str) -> None:
     """
     limit = _current()
     if limit is not None and not limit.counts_compilation:
-        _require(limit, seconds, step)
+        _require(limit, f"{step} would take at least {seconds:.2g} s", seconds, step)
 
 
-def _require(limit: TimeLimit, seconds: float, step: str) -> None:
+def _require(limit: TimeLimit, why: str, seconds: float, step: str) -> None:
+    """Raise `OutOfTime` if a step does not fit into a limit; `why` is the first part of the message."""
     left = limit.remaining()
     if seconds > left:
-        error = OutOfTime(f"{step} would take about {seconds:.2g} s, and {max(0.0, left):.2g} s were left")
+        error = OutOfTime(f"{why}, and {max(0.0, left):.2g} s were left")
         error.step = step
         raise error

@@ -166,7 +166,7 @@ class Handle:
 
         Args:
             arrays: The arrays.
-            grids: The hash grids of this memory, by the grid of the program.
+            grids: The hash grids of this memory, by the grid of the program and the size of its cells.
         """
         with not_intercepted():
             if self.kind == "HashGrid":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from tapedebug._errors import TapedebugError
 from tapedebug._gc_pause import rare_full_collections
@@ -59,8 +59,8 @@ class _Active:
     def __init__(self, memory_budget: int | None) -> None:
         self.recording = Recording(memory_budget)
         self.interception = Interception(hooks.warp_functions(handlers(self.recording)))
-        self.collections = rare_full_collections()
         self.users = 0
+        self._settings = ExitStack()
         self._began = time.perf_counter(), time.process_time()
 
     @property
@@ -73,7 +73,7 @@ class _Active:
         self.users += 1
         try:
             if self.users == 1:
-                self.collections.__enter__()
+                self._settings.enter_context(rare_full_collections())
                 self.interception.install()
         except BaseException:
             self._leave()
@@ -91,7 +91,7 @@ class _Active:
                 if self.users == 1:
                     _active = None
                     self.interception.remove()
-                    self.collections.__exit__(None, None, None)
+                    self._settings.close()
                 self.users -= 1
                 break
             except KeyboardInterrupt as error:
