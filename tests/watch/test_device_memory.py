@@ -26,7 +26,7 @@ def device(monkeypatch):
             raise AssertionError("the host reads memory of the device")
         return np.empty(0, np.uint8)
 
-    for module in ("memory", "launch", "recorder.transfer_calls", "unwritten_memory"):
+    for module in ("memory", "bound_launch", "recorder.transfer_calls", "unwritten_memory"):
         monkeypatch.setattr(f"tapedebug.watch.{module}.is_on_host", lambda device: False)
     monkeypatch.setattr(memory, "bytes_at", refused)
     monkeypatch.setattr("tapedebug.watch.unwritten_memory.bytes_at", refused)

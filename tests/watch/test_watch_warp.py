@@ -11,7 +11,7 @@ import pytest
 import tapedebug as td
 from tapedebug.diagnose.registry import OURS
 from tapedebug.watch import hooks
-from tapedebug.watch.launch import _Binding
+from tapedebug.watch.bound_launch import Binding
 
 pytestmark = pytest.mark.peer
 wp = pytest.importorskip("warp")
@@ -949,8 +949,8 @@ def test_an_array_that_another_tape_uses_has_a_gradient_of_zero_on_purpose():
 
 def test_launches_share_the_arrays_of_a_replay(monkeypatch):
     made = []
-    plain = _Binding._array_in
-    monkeypatch.setattr(_Binding, "_array_in", lambda *given: made.append(given[2]) or plain(*given))
+    plain = Binding._array_in
+    monkeypatch.setattr(Binding, "_array_in", lambda *given: made.append(given[2]) or plain(*given))
     counts = []
     for steps in (2, 8):
         tape, _ = watched(programs.springs, steps=steps)
