@@ -278,7 +278,8 @@ def _walk(
                 sightings.append((before, after, parts, found))
                 continue
         for part, value in zip(parts, values, strict=True):
-            if isinstance(value, kind):
+            # `isinstance` asks some objects for their class, and those of other libraries may warn.
+            if issubclass(type(value), kind):
                 sightings += _sighted(value, f"{before}{part}{after}", key, wanted)
             elif depth < DEPTH and type(value) not in _EMPTY and id(value) not in seen:
                 seen.add(id(value))
@@ -324,8 +325,9 @@ def _inside(value: Any) -> tuple[str, Items, str]:
     if kind is dict:
         if len(value) > LONGEST:
             return "", _NONE, ""
-        return "[", _columns((repr(n), item) for n, item in value.items() if isinstance(n, (str, int))), "]"
-    if isinstance(value, _PLAIN):
+        items = ((repr(n), item) for n, item in value.items() if issubclass(type(n), (str, int)))
+        return "[", _columns(items), "]"
+    if issubclass(kind, _PLAIN):
         return "", _NONE, ""
     if kind.__module__.partition(".")[0] in (_PACKAGE, "numpy"):  # programs do not name an array `tape.loss`
         _EMPTY.add(kind)

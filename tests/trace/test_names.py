@@ -24,6 +24,10 @@ class Trap:
         raise AssertionError(f"__getattr__({name!r}) was called")
 
     @property
+    def __class__(self) -> Any:
+        raise AssertionError("its class was asked for")
+
+    @property
     def value(self) -> Any:
         raise AssertionError("a property was read")
 
