@@ -7,8 +7,9 @@ import { type Json, makeNet } from "./make.js";
 let host: HTMLElement;
 let unmount: () => void = () => {};
 
-function mount(findings: (first: Json) => Json[]): PanelStore {
+function mount(findings: (first: Json) => Json[], change: (trace: Json) => void = () => {}): PanelStore {
   const trace = makeNet();
+  change(trace);
   trace.findings = findings((trace.findings as Json[])[0] as Json);
   const store = new PanelStore({ trace: openJson(trace), selection: NOTHING });
   unmount = mountPanel(host, store);
@@ -75,6 +76,18 @@ describe("findings", () => {
     expect(all(".td-card-title")).toEqual(["!disconnected · x"]);
     boxes[1]?.click();
     expect(all(".td-finding-list .td-empty")).toEqual(["None with the filters above."]);
+  });
+
+  it("are not called absent before every rule has run", () => {
+    const none = () => [];
+    const shown = (partial: boolean) => {
+      mount(none, (trace) => Object.assign(trace.coverage as Json, { partial }));
+      const [text] = all(".td-finding-list .td-empty");
+      unmount();
+      return text;
+    };
+    expect(shown(true)).toBe("None so far: not every rule has run.");
+    expect(shown(false)).toBe("None: nothing wrong was found.");
   });
 
   it("tell their evidence in words and numbers, with links", () => {

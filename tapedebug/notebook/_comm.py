@@ -8,11 +8,13 @@ another thread; then the list is sent, and requests that would access a tape are
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tapedebug import _shell
-from tapedebug._errors import TapeError
+from tapedebug._errors import TapedebugError, TapeError
 from tapedebug.diagnose import diagnose
 from tapedebug.notebook._cell_marks import cell_marks
 from tapedebug.notebook._update_pace import UpdatePace
@@ -24,6 +26,7 @@ from tapedebug.panel.pair_mask import check_mask
 from tapedebug.panel.panel_source import (
     PanelSource,
     default_mask,
+    named,
     remember,
     row_follows,
     subject_of,
@@ -63,6 +66,9 @@ class Connection:
 
         self._channel = channel
         self._runners: dict[int, CheckRunner] = {}
+        self._waiting: dict[int, list[int | None]] = {}
+        """For each tape that is being diagnosed on request, the requests of its trace that came meanwhile."""
+        self._waiting_lock = threading.Lock()
         channel.on_msg(self._on_message)
         channel.on_close(self._closed)
         self._deaf = next_cell.listen(lambda change: self._say("next", **change))
@@ -83,14 +89,21 @@ class Connection:
             elif kind == "ask":
                 subject = self._runner(question).subject
                 answer_later(subject, question.get("question"), request, self._send)
+            elif kind == "trace" and self._wait(question.get("tape"), request):
+                pass
             elif kind in {"trace", "export", "marks"}:
-                with execution_lock.between_cells() as quiet:
-                    answer = getattr(self, f"_{kind}")(question) if quiet else ("busy", {})
-                self._say(answer[0], request=request, **answer[1])
+                self._between_cells(kind, question, request)
             else:
                 self._say("error", request=request, message=f"The kernel's tapedebug does not know {kind!r}.")
         except Exception as error:
             self._say("error", request=request, message=describe(error))
+
+    def _between_cells(self, kind: str, question: dict[str, Any], request: int | None) -> None:
+        """Answer a question that accesses a tape, unless a cell or a check is running."""
+        holder = execution_lock.holder
+        with execution_lock.between_cells() as quiet:
+            answer = getattr(self, f"_{kind}")(question) if quiet else ("busy", {"holder": holder})
+        self._say(answer[0], request=request, **answer[1])
 
     def _closed(self, _: object = None) -> None:
         self._deaf()
@@ -127,12 +140,15 @@ class Connection:
 
     def _trace(self, question: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         tape = find_tape(question.get("tape"))
-        subject = subject_of(tape)
-        runner = self._runners.get(tape.id)
+        return self._shown(tape.id, subject_of(tape))
+
+    def _shown(self, number: int, subject: PanelSource) -> tuple[str, dict[str, Any]]:
+        """Return the answer with a trace; later questions about the tape are about this trace."""
+        runner = self._runners.get(number)
         if runner is None or not runner.adopt(subject):
-            runner = self._runners[tape.id] = self._new_runner(subject)
+            runner = self._runners[number] = self._new_runner(subject)
         return "trace", {
-            "tape": tape.id,
+            "tape": number,
             "head": subject.head,
             "columns": list(subject.packed.columns),
             "mask": default_mask(subject.head),
@@ -169,11 +185,12 @@ class Connection:
         def work() -> None:
             try:
                 with execution_lock.for_check(lambda: None, f"the diagnosis of tape {tape.id}"):
-                    with row_follows(tape) as take:
+                    with row_follows(tape) as take, self._trace_follows(tape) as show_trace:
 
                         def show(trace: Trace) -> None:
                             take(trace)
                             self._say("row", row=row_of(tape))
+                            show_trace(trace)
 
                         found = _shell.in_namespace(
                             lambda: diagnose(tape, progress=False, so_far=UpdatePace(show))
@@ -185,6 +202,49 @@ class Connection:
                 self._say("error", request=request, message=describe(error))
 
         threading.Thread(target=work, name="tapedebug diagnosis", daemon=True).start()
+
+    @contextmanager
+    def _trace_follows(self, tape: Tape) -> Iterator[Callable[[Trace], None]]:
+        """Context of a diagnosis; the tab of the tape, open or opened meanwhile, has its findings so far.
+
+        Yields:
+            The function that sends a trace of `diagnose(so_far=…)`. It packs it, in the thread of the
+            diagnosis, as the columns of such a trace are those that the diagnosis goes on to fill.
+        """
+        number = tape.id
+
+        def show(trace: Trace) -> None:
+            runner = self._runners.get(number)
+            if runner is not None and runner.running:
+                return
+            with self._waiting_lock:
+                requests, self._waiting[number] = self._waiting[number], []
+            if runner is not None or requests:
+                kind, answer = self._shown(number, PanelSource(named(tape, trace), tape))
+                for request in requests or [None]:
+                    self._say(kind, request=request, **answer)
+
+        with self._waiting_lock:
+            self._waiting[number] = []
+        try:
+            yield show
+        finally:
+            with self._waiting_lock:
+                requests = self._waiting.pop(number)
+            for request in requests:
+                try:
+                    kind, answer = self._trace({"tape": number})
+                except TapedebugError as error:
+                    kind, answer = "error", {"message": describe(error)}
+                self._say(kind, request=request, **answer)
+
+    def _wait(self, number: object, request: int | None) -> bool:
+        """Note a request of a trace if the tape is being diagnosed, which then answers it; else False."""
+        with self._waiting_lock:
+            waiting = self._waiting.get(number)  # type: ignore[call-overload]
+            if waiting is not None:
+                waiting.append(request)
+        return waiting is not None
 
     def _runner(self, question: dict[str, Any]) -> CheckRunner:
         """Return the runner of a tape whose trace the front end has."""

@@ -186,7 +186,14 @@ test("while a tape is diagnosed, its row shows the verdict and how many rules ar
   await row.locator(".td-side-doing", { hasText: /^… diagnosing, \d+ rules left$/ }).waitFor();
   await row.getByText("✕ gradient WRONG").waitFor();
   assert.ok(await row.getByRole("button", { name: "Diagnosing …" }).isDisabled());
+  await row.locator("[data-tape]").click();
+  const tab = page.locator(".td-tab .tapedebug").last();
+  await tab.locator(".td-badge", { hasText: "gradient WRONG" }).waitFor();
+  assert.equal(await row.locator(".td-side-doing").count(), 1, "its tab shows the verdict before the diagnosis ends");
   await screenshot(page, "sidebar-diagnosing");
+  await tab.getByText("still being looked for").waitFor({ state: "detached" });
+  await page.evaluate(() => globalThis.jupyterapp.shell.currentWidget.close());
+  await front("first.ipynb");
   await row.getByRole("button", { name: "Diagnose again" }).waitFor();
   await row.locator(".td-side-badge.td-error").waitFor();
   assert.equal(await row.locator(".td-side-doing").count(), 0);

@@ -164,8 +164,9 @@ def test_while_a_cell_runs_it_lists_what_goes_on_and_looks_into_nothing(channel,
             listed = channel.ask(type="list")
             rows = {row["tape"]: row["recording"] for row in listed["tapes"]}
             assert (listed["busy"], rows[recording.id], rows[tape.id]) == (True, True, False)
-            assert channel.ask(type="trace", tape=tape.id) == {"type": "busy"}
-            assert channel.ask(type="marks") == {"type": "busy"}
+            busy = {"type": "busy", "holder": "the running cell"}
+            assert channel.ask(type="trace", tape=tape.id) == busy
+            assert channel.ask(type="marks") == busy
     finally:
         execution_lock.cell_ends()
     assert channel.ask(type="list")["busy"] is False
@@ -314,6 +315,74 @@ def test_a_row_has_what_its_diagnosis_has_found_so_far(channel, wrong, monkeypat
     [answer] = [message for message in channel.sent if message.get("request") == -1]
     [row] = [row for row in answer["tapes"] if row["tape"] == tape.id]
     assert not row["diagnosing"] and row["rulesLeft"] is None and row["findings"]["error"] == 1
+
+
+def diagnosed(channel, tape, during, monkeypatch):
+    """Diagnose a tape on request, call `during` before a rule, and return what was sent from then on."""
+    monkeypatch.setattr(_update_pace, "BETWEEN_UPDATES", 0.0)
+    monkeypatch.setattr(_update_pace, "UPDATES", 0.0)
+
+    def stop(self, context):
+        during()
+        return before(self, context)
+
+    before = Race.check
+    monkeypatch.setattr(Race, "check", stop)
+    start = len(channel.sent)
+    channel.hear({"content": {"data": {"type": "diagnose", "tape": tape.id, "request": -1}}})
+    until = time.monotonic() + 30
+    while not any(message.get("request") == -1 for message in channel.sent[start:]):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return channel.sent[start:]
+
+
+def test_an_open_tab_has_what_the_diagnosis_has_found_so_far(channel, wrong, monkeypatch):
+    tape, _, _ = wrong
+    assert channel.ask(type="trace", tape=tape.id)["head"]["verdict"] == "NOT CHECKED"
+    sent = diagnosed(channel, tape, lambda: None, monkeypatch)
+    heads = [message["head"] for message in sent if message["type"] == "trace"]
+    heads = [head for head in heads if head["verdict"] != "NOT CHECKED"]  # before, inputs were compared
+    assert (heads[0]["verdict"], heads[0]["findings"]) == ("WRONG", []), "first the verdict"
+    assert all(head["coverage"]["partial"] for head in heads[:-1])
+    assert "still being looked for: " in heads[0]["coverage"]["notes"][-1]
+    assert [finding["rule"] for finding in heads[-1]["findings"]] == ["overwrite"]
+    assert all(message["tape"] == tape.id for message in sent if message["type"] == "trace")
+    assert "partial" not in channel.ask(type="trace", tape=tape.id)["head"]["coverage"]
+
+    channel.hear({"content": {"data": {"type": "forget", "tape": tape.id, "request": 1}}})
+    sent = diagnosed(channel, tape, lambda: None, monkeypatch)
+    assert [message for message in sent if message["type"] == "trace"] == [], "the tab was closed"
+
+
+def test_a_tape_that_is_opened_while_it_is_diagnosed_is_shown_with_what_was_found(
+    channel, wrong, monkeypatch
+):
+    tape, _, _ = wrong
+
+    def open_tape():
+        channel.hear({"content": {"data": {"type": "trace", "tape": tape.id, "request": -2}}})
+        busy = {"type": "busy", "holder": f"the diagnosis of tape {tape.id}"}
+        assert channel.ask(type="export", tape=tape.id) == busy
+
+    sent = diagnosed(channel, tape, open_tape, monkeypatch)
+    [answer] = [message for message in sent if message.get("request") == -2]
+    assert answer["head"]["verdict"] == "WRONG" and answer["head"]["coverage"]["partial"]
+    assert sent.index(answer) < len(sent) - 1
+
+
+def test_a_tape_that_is_opened_while_its_diagnosis_fails_is_shown_without_one(channel, wrong, monkeypatch):
+    tape, _, _ = wrong
+
+    def fail(*_, **__):
+        channel.hear({"content": {"data": {"type": "trace", "tape": tape.id, "request": -2}}})
+        raise wp.TapedebugError("no")
+
+    monkeypatch.setattr(_comm, "diagnose", fail)
+    sent = diagnosed(channel, tape, lambda: None, monkeypatch)
+    [answer] = [message for message in sent if message.get("request") == -2]
+    assert answer["head"]["verdict"] == "NOT CHECKED"
+    assert sent[-1] == {"type": "error", "request": -1, "message": "no"}
 
 
 def test_a_tape_whose_diagnosis_fails_is_not_being_diagnosed(channel, wrong, monkeypatch):

@@ -5,6 +5,7 @@ import { IDocumentManager } from "@jupyterlab/docmanager";
 import { FileDialog } from "@jupyterlab/filebrowser";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { tapeIcon } from "./icon.js";
+import { busyMessage } from "./protocol.js";
 import type { TapeSession } from "./session.js";
 import { counts } from "./sidebarRows.js";
 import { ITapes, ITapeViewer } from "./tokens.js";
@@ -95,7 +96,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
       async (args) => {
         const [session, tape] = await chosen(args);
         const answer = await session.ask({ type: "export", tape });
-        if (answer.type === "busy") throw new Error("A cell is running. Export the report when it is done.");
+        if (answer.type === "busy") throw new Error(busyMessage(answer.holder, "Export the report again."));
         Notification.success((answer.type === "done" && answer.message) || "Report written.", { autoClose: 8_000 });
       },
     );

@@ -109,8 +109,14 @@ export type Answer =
     }
   | { readonly type: "state"; readonly tape: number; readonly state: RunState }
   | { readonly type: "done"; readonly message?: string }
-  | { readonly type: "busy" }
+  /** Not while something else accesses the tapes: "the running cell", "the diagnosis of tape 3". */
+  | { readonly type: "busy"; readonly holder: string | null }
   | { readonly type: "error"; readonly message: string };
+
+/** Says that a question can be answered when something else has ended. */
+export function busyMessage(holder: string | null, then: string): string {
+  return `This has to wait for ${holder ?? "the running cell"}. ${then}`;
+}
 
 /** A message as it travels: a question carries a number, and the answer to it the same one. */
 export type Numbered<T> = T & { readonly request?: number };

@@ -7,7 +7,7 @@ import { Widget } from "@lumino/widgets";
 import { guarded, PALETTE } from "./commands.js";
 import { button, element } from "./dom.js";
 import { tapeIcon } from "./icon.js";
-import type { Answer, TapeRow } from "./protocol.js";
+import { type Answer, busyMessage, type TapeRow } from "./protocol.js";
 import type { SessionState, TapeSession } from "./session.js";
 import { activity, counts, facts, title, verdict } from "./sidebarRows.js";
 import { ITapes, ITapeViewer } from "./tokens.js";
@@ -56,7 +56,7 @@ class SideBar extends Widget {
 
   async export(tape: number): Promise<void> {
     const answer = await this.session?.ask({ type: "export", tape });
-    if (answer?.type === "busy") throw new Error("A cell is running. Export the report when it is done.");
+    if (answer?.type === "busy") throw new Error(busyMessage(answer.holder, "Export the report again."));
     if (answer?.type === "done") this.tell(answer.message ?? "");
   }
 

@@ -7,7 +7,7 @@ import { NOTHING, PanelStore, Unanswered } from "../trace/store.js";
 import { loadAllChunks } from "../views/chunks.js";
 import { mountPanel } from "../views/panel.js";
 import { element } from "./dom.js";
-import type { Answer, Question, TapeRow } from "./protocol.js";
+import { type Answer, busyMessage, type Question, type TapeRow } from "./protocol.js";
 import { AGAIN, lossMessage, type TapeSession } from "./session.js";
 import { amount, title } from "./sidebarRows.js";
 import type { ITapes, TapePlace } from "./tokens.js";
@@ -22,6 +22,8 @@ export interface TapeId {
   readonly name: string;
 }
 
+type Shown = Extract<Answer, { readonly type: "trace" }>;
+
 /** The notice of a tab above the panel, with its actions. */
 interface Notice {
   readonly text: string;
@@ -29,7 +31,6 @@ interface Notice {
 }
 
 const SILENT: Notice = { text: "", action: null };
-const BUSY = "A cell is running. Open the tape again when it is done.";
 
 export class TapePanel extends Widget {
   readonly store: PanelStore;
@@ -46,6 +47,8 @@ export class TapePanel extends Widget {
   /** The entry of the tape in the kernel's list, to detect changes. */
   private known: TapeRow | null = null;
   private launches = 0;
+  /** The panel shows an unfinished diagnosis. */
+  private unfinished = false;
   private label: string;
 
   constructor(
@@ -107,9 +110,18 @@ export class TapePanel extends Widget {
     if (session === null) throw new Error(this.waitingText());
     const answer = await session.ask({ type: "trace", tape: tapeId.tape });
     if (this.isDisposed) return;
-    if (answer.type === "busy") throw new Error(BUSY);
+    if (answer.type === "busy") throw new Error(busyMessage(answer.holder, "Open the tape again."));
     if (answer.type !== "trace")
       throw new Error(`The kernel answered "${answer.type}" when asked for tape ${tapeId.tape}.`);
+    this.take(answer);
+    this.known = session.tapes.find(({ tape }) => tape === tapeId.tape) ?? null;
+    this.unmount ??= mountPanel(this.body, this.store, { fill: true });
+    this.goTo(place);
+    this.setNotice(SILENT);
+    session.refresh(); // the list may lack the tape's name, or its findings
+  }
+
+  private take(answer: Shown): void {
     const first = this.unmount === null;
     this.store.set({
       trace: answer.trace,
@@ -120,11 +132,7 @@ export class TapePanel extends Widget {
     });
     this.label = nameOf(answer.trace) ?? this.label;
     this.launches = launchesOf(answer.trace);
-    this.known = session.tapes.find(({ tape }) => tape === tapeId.tape) ?? null;
-    this.unmount ??= mountPanel(this.body, this.store, { fill: true });
-    this.goTo(place);
-    this.setNotice(SILENT);
-    session.refresh(); // the list may lack the tape's name, or its findings
+    this.unfinished = this.session?.diagnosing.has(this.tapeId.tape) ?? false;
   }
 
   /** Shows a launch or a finding. */
@@ -167,7 +175,9 @@ export class TapePanel extends Widget {
   }
 
   private onAnswer(_: TapeSession, answer: Answer): void {
-    if (answer.type === "state" && answer.tape === this.tapeId.tape) this.store.set(answer.state);
+    if (!("tape" in answer) || answer.tape !== this.tapeId.tape) return;
+    if (answer.type === "state") this.store.set(answer.state);
+    else if (answer.type === "trace" && this.unmount !== null && !this.store.get("running")) this.take(answer);
   }
 
   /** A session changed: ours may be gone, or another one may have our kernel again. */
@@ -176,6 +186,7 @@ export class TapePanel extends Widget {
       if (session.state !== "connecting") this.lose(session);
     } else if (session === this.session) {
       if (this.gone) this.revive(session);
+      else if (this.unfinished && !session.diagnosing.has(this.tapeId.tape)) this.reload();
     } else if (!this.alive && !session.isDisposed) {
       if (session.state === "ready" && session.process === this.tapeId.process) this.revive(session);
       else if (this.session === null && !this.gone && session.path === this.tapeId.path) this.checkSession(session);
@@ -240,9 +251,13 @@ export class TapePanel extends Widget {
       return;
     }
     const news = (one: TapeRow): string => JSON.stringify([one.verdict, one.findings, one.backwardRuns]);
-    if (before !== null && news(before) !== news(row) && !this.store.get("running")) {
-      this.load().catch((error: Error) => this.store.set({ status: error.message }));
-    }
+    if (before !== null && news(before) !== news(row)) this.reload();
+  }
+
+  private reload(): void {
+    if (this.store.get("running")) return;
+    this.unfinished = false;
+    this.load().catch((error: Error) => this.store.set({ status: error.message }));
   }
 
   private waitingText(): string {

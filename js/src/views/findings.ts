@@ -166,6 +166,7 @@ function findingList(panel: Panel): HTMLElement {
 function emptyText({ model }: Panel): string {
   if (model.findings.length > 0) return "None with the filters above.";
   if (model.launchCount === 0) return "None: this tape has no launch.";
+  if (model.trace.coverage.partial) return "None so far: not every rule has run.";
   return model.trace.verdict === "NOT CHECKED"
     ? "None, but the tape was not checked end to end."
     : "None: nothing wrong was found.";

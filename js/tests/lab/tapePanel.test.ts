@@ -4,6 +4,7 @@ import type { TapeSession } from "../../src/lab/session.js";
 import { TapePanel } from "../../src/lab/tapePanel.js";
 import type { ITapes } from "../../src/lab/tokens.js";
 import { decompress } from "../../src/trace/compressed.js";
+import { headOf } from "../../src/trace/open.js";
 import type { Packed } from "../../src/trace/unpack.js";
 import compressed from "../fixtures/net.packed.json";
 import { type Context, DEATHS, Kernel, ROW, settle, start } from "./fake-kernel.js";
@@ -220,7 +221,41 @@ describe("a tab", () => {
 
   it("does not open while a cell runs, and says so", async () => {
     const { kernel, panel } = await opened();
-    kernel.answer = () => ({ type: "busy" });
-    await expect(panel.load()).rejects.toThrow("A cell is running. Open the tape again when it is done.");
+    kernel.answer = () => ({ type: "busy", holder: "the diagnosis of tape 4" });
+    await expect(panel.load()).rejects.toThrow("This has to wait for the diagnosis of tape 4. Open the tape again.");
+  });
+
+  it("shows what a diagnosis has found so far, and all of it when it has ended", async () => {
+    for (const outcome of ["AGREE", "error"]) {
+      const { kernel, session, panel } = await opened();
+      const shown = () => headOf(panel.store.get("trace")).verdict;
+      const recorded = shown();
+      const answer = kernel.answer;
+      let end = (): void => undefined;
+      kernel.answer = (question) => {
+        if (question.type !== "diagnose") return answer(question);
+        end = () => {
+          if (outcome === "error") kernel.comm?.say({ type: "error", message: "no", request: question.request });
+          else kernel.comm?.say({ type: "tapes", tapes: [kernel.row], request: question.request });
+        };
+        return {};
+      };
+      const diagnosis = session.diagnose(3);
+      await settle();
+      const { buffers, ...trace } = answer({ type: "trace", tape: 3 }) as { head: object; buffers: Uint8Array[] };
+      const soFar = { ...trace, head: { ...trace.head, verdict: "WRONG" } };
+      kernel.comm?.say({ ...soFar, tape: 4 }, buffers);
+      await settle();
+      expect(shown()).toBe(recorded);
+      kernel.comm?.say(soFar, buffers);
+      await settle();
+      expect(shown()).toBe("WRONG");
+      expect(kernel.sent.filter(({ type }) => type === "trace").length).toBe(1);
+      end();
+      await diagnosis;
+      await settle();
+      expect(shown()).toBe(recorded);
+      expect(kernel.sent.filter(({ type }) => type === "trace").length).toBe(2);
+    }
   });
 });
