@@ -103,7 +103,9 @@ class ShadowProgram:
         """Run forward; see `Program`."""
         use: Use = ("forward", not single, "versions")
         shadow = self._run(use, changes)
-        return {port: shadow.values(port.array).ravel().astype(np.float64) for port in self.outputs}
+        return {
+            port: shadow.values(port.array).ravel().astype(np.float64, copy=False) for port in self.outputs
+        }
 
     def outputs_before_reverse(self, *, double: bool = False) -> dict[Port, Floats]:
         """Run forward as recorded; `pull` in the same precision, without other inputs, goes on from there.
@@ -115,7 +117,9 @@ class ShadowProgram:
         if double and isinstance(shadow, Shadow) and shadow.reverses_in_parts:
             return self.evaluate(NOWHERE)  # `pull` starts over
         shadow = self._run(use, NOWHERE)
-        return {port: shadow.values(port.array).ravel().astype(np.float64) for port in self.outputs}
+        return {
+            port: shadow.values(port.array).ravel().astype(np.float64, copy=False) for port in self.outputs
+        }
 
     def pull(
         self,

@@ -23,6 +23,7 @@ from tapedebug.runtime.launch.call_list import CallList
 from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.parallel import parallel_memcpy
+from tapedebug.runtime.replay.dependent_records import DependentRecords, Rerun, first_overwrites
 from tapedebug.runtime.replay.partial_reversal import PartialReversal
 from tapedebug.runtime.replay.shadow_memory import ShadowBuffer, copied
 from tapedebug.runtime.replay.shadow_state import ShadowState
@@ -60,7 +61,8 @@ class Shadow(ShadowState):
         lost: Custom functions that a tangent went into in the last `push`; the tangents of their results are
             unknown.
         pulse: Called before each record that runs, forward or backward; may raise to cancel.
-        forward_only: It will not run backward, and does not keep overwritten values.
+        forward_only: It will not run backward, and does not keep overwritten values. Its runs from the first
+            record repeat only those that the replaced inputs can change, if launches are large.
         on_outside: Called with each record that a write outside the tape precedes, after that write was
             loaded.
         after_operation: Called with this shadow and each record that ran forward; may change values.
@@ -230,7 +232,7 @@ class Shadow(ShadowState):
     ) -> Self:
         last = len(self.records) if stop is None else min(stop, len(self.records))
         if start == 0:
-            self._restart()
+            self._restart(later=self.forward_only and not self._replaceable)
         elif start != self.position:
             raise TapeError(
                 f"replay: cannot run from record {start}: the shadow stands before record {self.position}",
@@ -240,8 +242,83 @@ class Shadow(ShadowState):
             on_operation = self._hooked(self.after_operation, on_operation)
         if busy is None:
             busy = self._injected if self.forward_only else self._busy
-        if start < last:
-            self._unused = None
+        if start == last:
+            return self
+        self._unused = None
+        is_plain = self.forward_only and not (self._replaceable or on_operation is not None or skip)
+        is_complete = is_plain and not moving and start == 0 and last == len(self.records)
+        inputs = frozenset(a.buffer for a in self._inputs)
+        rerun = self._rerun(inputs) if is_complete else None
+        self._standing = None
+        overwritten = self._renew(start, last if is_plain else start, rerun)
+        try:
+            for first, end in [(start, last)] if rerun is None else rerun.parts:
+                self._run_part(calls, first, end, on_operation, moving, skip, busy)
+        except BaseException:
+            if rerun is not None:  # memory that is kept holds values of the end
+                self.position = len(self.records)
+                self._restart()
+            for index, buffer in overwritten:
+                if index >= self.position:
+                    buffer.restart()
+            raise
+        self.position = last
+        if is_complete:
+            self._standing = inputs
+        return self
+
+    def _rerun(self, inputs: frozenset[Buffer]) -> Rerun | None:
+        """Return the records to run again with other inputs after a complete run; None if all have to."""
+        if self._standing is None:
+            return None
+        found = self._dependent.of(self._standing | inputs)
+        if found is None or not all(self._buffers[buffer].is_stale for buffer in found.kept):
+            return None  # something has read, and so restored, what is to be kept
+        return found
+
+    def _renew(self, start: int, last: int, rerun: Rerun | None) -> list[tuple[int, ShadowBuffer]]:
+        """Restore memory whose restart was put off, but for what records `start … last-1` overwrite first.
+
+        Returns:
+            The memory that they overwrite, each with the record that does.
+        """
+        stale, self._stale = self._stale, []
+        kept: frozenset[Buffer] = frozenset() if rerun is None else rerun.kept
+        overwritten: list[tuple[int, ShadowBuffer]] = []
+        for buffer in stale:
+            if not buffer.is_stale:
+                continue
+            index = self._first_overwrites.get(buffer.buffer, last)
+            if buffer.buffer in kept:
+                buffer.is_stale = False
+            elif start <= index < last:
+                buffer.is_stale = False
+                overwritten.append((index, buffer))
+            else:
+                buffer.restart()
+        return overwritten
+
+    @cached_property
+    def _dependent(self) -> DependentRecords:
+        injected = {
+            index: [buffer.buffer for buffer in buffers] for index, buffers in self._injections.items()
+        }
+        return DependentRecords(self.records, injected)
+
+    @cached_property
+    def _first_overwrites(self) -> dict[Buffer, int]:
+        return first_overwrites(self.records)
+
+    def _run_part(
+        self,
+        calls: CallList,
+        start: int,
+        last: int,
+        on_operation: OnLaunch | None,
+        moving: bool,
+        skip: Collection[int],
+        busy: list[int],
+    ) -> None:
         while start < last:
             if busy and start == busy[bisect_left(busy, start)]:
                 self._begin(self.records[start], moving)
@@ -259,7 +336,6 @@ class Shadow(ShadowState):
             if on_operation is not None:
                 on_operation(self.records[start])
             start = stop
-        return self
 
     def _hooked(self, hook: OnReplay, on_operation: OnLaunch | None) -> OnLaunch:
         """Return the function that is called after each record: the hook first, then `on_operation`."""

@@ -33,6 +33,7 @@ class ShadowBuffer:
         scale: Bytes here for each byte there: 2 if float32 is held as float64, 4 if float16 is.
         mixed: Fields of structs: narrow floats are held as float64 among other types, which keep their size.
         data: The content now.
+        is_stale: `restart` was put off: memory holds what the last run left there until `data` is used.
         double: It holds float64.
         adjoint: The adjoint memory, or None before its first use.
         tangent: The tangent memory, or None before its first use.
@@ -48,6 +49,7 @@ class ShadowBuffer:
     """The content of parameters without the requested changes."""
     _starts_zero = False
     """True if the tape writes here before it reads, so that no content is kept to start over with."""
+    is_stale = False
 
     def __init__(
         self, ledger: BufferVersions, f64: bool, tracker: Tracker, used: list[array], last: dict[int, int]
@@ -86,6 +88,18 @@ class ShadowBuffer:
         self.tangent: Bytes | None = None
         self.adjoint_tangent: Bytes | None = None
 
+    @property
+    def data(self) -> Bytes:
+        """The content, as bytes (nbytes × scale,)."""
+        if self.is_stale:
+            self.restart()
+        return self._data
+
+    @data.setter
+    def data(self, content: Bytes) -> None:
+        self.is_stale = False
+        self._data = content
+
     def stretch(self, a: array) -> int:
         """Return the ratio of the strides of `a` here, in scalars, to those in the user's memory."""
         return self.scale * types.numpy_dtype(a.dtype).itemsize // self.stored(a).itemsize
@@ -102,10 +116,11 @@ class ShadowBuffer:
 
     def restart(self) -> None:
         """Restore the content that the tape found."""
+        self.is_stale = False
         if self._starts_zero:
-            parallel_memcpy.clear(self.data)
+            parallel_memcpy.clear(self._data)
         elif self._initial is not None:
-            parallel_memcpy.copy(self.data, self._initial)
+            parallel_memcpy.copy(self._data, self._initial)
             self._plain = self._initial
 
     def inject(self, at: int) -> None:

@@ -11,6 +11,7 @@ from tapedebug._errors import TapeError
 from tapedebug._float_types import are_equal
 from tapedebug.lang import types
 from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.memory.struct_fields import by_field
 from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.replay.shadow_memory import ShadowBuffer, injections_of, is_double
@@ -51,6 +52,9 @@ class ShadowState:
         self._fixed: dict[array, Values | None] = {}
         self._found: dict[array, Values | None] = {}  # the values before they were set; None: those at first
         self._unused: array | None = None  # was set after the first record, and nothing has run since
+        self._stale: list[ShadowBuffer] = []  # those whose restart was put off
+        # The memory of the inputs that the last run replaced; None if that was no complete run.
+        self._standing: frozenset[Buffer] | None = None
 
     def values(self, a: Array, /) -> Values:
         """Return a copy of the present values of `a`, of its shape plus the vector dimension.
@@ -83,6 +87,7 @@ class ShadowState:
                 self._found[a] = None if buffer.restarts else narrowed(buffer.view(a), a)
         else:
             self._unused = a
+            self._standing = None
             for other, values in self._inputs.items():
                 if values is None and other.buffer is a.buffer:
                     self._inputs[other] = buffer.view(other).copy()
@@ -157,12 +162,18 @@ class ShadowState:
             raise _not_on_tape(f"the array{a._facts()}")
         return found
 
-    def _restart(self) -> None:
+    def _restart(self, later: bool = False) -> None:
+        """Start over; `later`: with the content that memory has at first not before something uses it."""
         if self._unused is not None:
             raise self._unused_error("forward(0) starts over", f"else go on with forward({self.position})")
         if self.position:
-            for buffer in self._buffers.values():
-                buffer.restart()
+            if later:
+                self._stale = [buffer for buffer in self._buffers.values() if buffer.restarts]
+                for buffer in self._stale:
+                    buffer.is_stale = True
+            else:
+                for buffer in self._buffers.values():
+                    buffer.restart()
             self.position = 0
         for a, values in self._inputs.items():
             if values is not None:
