@@ -10,7 +10,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.aswarp import warp_reverse
-from tapedebug.compiler import kernel_queries
+from tapedebug.compiler import pipeline
 from tapedebug.compiler.passes import warp_forward
 from tapedebug.trace import Finding
 
@@ -533,13 +533,48 @@ def stairs(v0: wp.array(dtype=float), height: wp.array(dtype=float), n: int):
     height[i] = height[i] + r
 
 
+@wp.func
+def clipped(a: float):
+    while a > 9.0:
+        if a > 99.0:
+            a = a * 0.1
+        a = a - 1.0
+    return a
+
+
+@wp.kernel
+def stairs_of_calls(v0: wp.array(dtype=float), height: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    r = clipped(v0[i])
+    while r < float(n):
+        if r > 4.0:
+            r = r + clipped(r * r)
+            if r > 5.0:
+                for _turn in range(n):
+                    r = clipped(r * 1.5)
+        r = r + 1.0
+    height[i] = r
+
+
 def test_a_reverse_of_too_many_branches_is_not_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(warp_forward, "MOST_BRANCHES", 5)
+    """They are counted before the reverse is built, which takes seconds for thousands."""
+    built = []
+    branch = warp_forward.Forward._branch
+    monkeypatch.setattr(warp_forward.Forward, "_branch", lambda *args: (built.append(1), branch(*args))[1])
+    for kernel in (stairs, stairs_of_calls):
+        lowered, active = kernel._in_place, frozenset({0, 1})
+        built.clear()
+        pipeline.warp_adjoint(lowered, active, frozenset())
+        count = len(built)
+        assert count > 5
+        monkeypatch.setattr(warp_forward, "MOST_BRANCHES", count)
+        pipeline.warp_adjoint(lowered, active, frozenset())
+        monkeypatch.setattr(warp_forward, "MOST_BRANCHES", count - 1)
+        built.clear()
         with pytest.raises(warp_forward.NotEmulated):
-            kernel_queries.warp_adjoint(stairs, frozenset({0, 1}))
-    # Another variant: that of above would be in the cache of later processes, and raise nothing there.
-    kernel_queries.warp_adjoint(stairs, frozenset({0, 1}), parts=False)
+            pipeline.warp_adjoint(lowered, active, frozenset())
+        assert not built
+        monkeypatch.setattr(warp_forward, "MOST_BRANCHES", 1 << 12)
 
 
 def test_a_run_that_consumed_what_warp_computes_is_told_so() -> None:

@@ -36,6 +36,51 @@ class NotEmulated(Exception):
     """A kernel whose treatment by Warp is not known, or takes too much code."""
 
 
+class Branches:
+    """Counts the branches of an emulated reverse, which takes far less time than to build it."""
+
+    def __init__(self) -> None:
+        self._forward: dict[tuple[int, bool], int] = {}
+
+    def of(self, body: Block) -> int:
+        """Return the number of branches of a kernel's forward sweep and its reverse."""
+        return self.forward(body, recorded=True) + self.reverse(body)
+
+    def forward(self, block: Block, *, recorded: bool) -> int:
+        """Return the number of those that compute a block's values; recorded loops are left to the reverse."""
+        key = id(block), recorded
+        if key not in self._forward:
+            self._forward[key] = sum(self._forward_node(node, recorded) for node in block.ops)
+        return self._forward[key]
+
+    def _forward_node(self, node: Node, recorded: bool) -> int:
+        match node:
+            case Custom():
+                return 0 if node.replay is not None else self.forward(node.body, recorded=False)
+            case For() | While() if recorded:
+                return 0
+            case _:
+                inner = sum(self.forward(block, recorded=recorded) for block in blocks_of(node))
+                return inner + isinstance(node, If)
+
+    def reverse(self, block: Block) -> int:
+        """Return the number of those in the reverse of a block, in which inner blocks are computed again."""
+        return sum(self._reverse_node(node) for node in block.ops)
+
+    def _reverse_node(self, node: Node) -> int:
+        match node:
+            case Op():
+                return 0
+            case If():
+                inner = [node.then, node.orelse]
+            case Custom() if node.gradient is not None:
+                inner = []
+            case _:
+                inner = [node.body]
+        tested = self.forward(node.test, recorded=True) if isinstance(node, While) else 0
+        return tested + sum(self.forward(block, recorded=True) + self.reverse(block) for block in inner)
+
+
 class Forward(Transform):
     """The forward sweep. The variables of the kernel change while it is built, as they do in Warp.
 
@@ -54,7 +99,6 @@ class Forward(Transform):
         self.retained = retained
         self.before: dict[int, Values] = {}
         """Known values before each branch, when it was last computed."""
-        self.branches = 0
 
     def root(self, value: Value) -> Value:
         """The first value of the variable that a value is of."""
@@ -105,9 +149,6 @@ class Forward(Transform):
         known.update((r, self.value(inside, r)) for r in node.results)
 
     def _branch(self, node: If, known: Values, record: Record | None, first: bool) -> None:
-        self.branches += 1
-        if self.branches > MOST_BRANCHES:
-            raise NotEmulated
         condition, sides = self.value(known, node.condition), []
         for inner in (node.then, node.orelse):
             inside = dict(known)
