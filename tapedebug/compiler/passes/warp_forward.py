@@ -47,7 +47,7 @@ class Branches:
         return self.forward(body, recorded=True) + self.reverse(body)
 
     def forward(self, block: Block, *, recorded: bool) -> int:
-        """Return the number of those that compute a block's values; recorded loops are left to the reverse."""
+        """Return the number of those that compute a block's values; recorded loops are for the reverse."""
         key = id(block), recorded
         if key not in self._forward:
             self._forward[key] = sum(self._forward_node(node, recorded) for node in block.ops)
