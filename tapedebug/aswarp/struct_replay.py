@@ -47,7 +47,7 @@ class TapeStructChanges:
             if not all(now[p].region in buffers for p in plan.touched):
                 return False
             slots = launch_dims(record.kernel, record.dim)[2]
-            table = np.frombuffer(plan.packed(slots, *now), np.uint64).copy()  # type: ignore[attr-defined]
+            table = np.frombuffer(plan.packed(slots, tuple(now)), np.uint64).copy()  # type: ignore[attr-defined]
             for p, slot in plan.value_slots:
                 if now[p].region in buffers:
                     table[slot] = replay.space.value(now[p])

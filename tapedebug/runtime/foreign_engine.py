@@ -34,7 +34,7 @@ class ForeignEngine(Protocol):
         """Return the reverse passes of a tape that begins now, or None for those of this engine."""
 
     def note_arguments(self, record: Record, args: tuple[Any, ...]) -> None:
-        """Note the arguments of a launch as the user gave them; the tape is about to record it."""
+        """Note the arguments of a launch as the user gave them; the tape has recorded it."""
 
     def note_command(self, records: Sequence[Record]) -> None:
         """Note that a command launched these records (`launch(…, record_cmd=True)`)."""

@@ -46,15 +46,15 @@ class _State:
     Attributes:
         moment: The moment of a tape that the arrays show now (`Tape.at`), or None.
         foreign: The hooks of another engine, while a program runs that was written for it; else None.
-        caller: The last user code that launched something on a tape.
+        site: The last place of user code that launched something on a tape.
     """
 
-    __slots__ = ("caller", "foreign", "moment")
+    __slots__ = ("foreign", "moment", "site")
 
     def __init__(self) -> None:
         self.moment: TapeSnapshot | None = None
         self.foreign: ForeignEngine | None = None
-        self.caller: CodeType | None = None
+        self.site: tuple[CodeType | None, int] = None, 0
 
     @property
     def tape(self) -> Tape | None:

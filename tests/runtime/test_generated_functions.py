@@ -1,4 +1,4 @@
-"""Functions made from text: one place makes them, and tracebacks show their lines."""
+"""Functions made from text: one place makes them, tracebacks show their lines, and records are complete."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import traceback
 
 import pytest
 
+import tapedebug as wp
 from tapedebug.runtime.generated_functions import function_from_text
+from tapedebug.runtime.tape.record import Record
 from tests.processes import ROOT
+from tests.runtime.kernels import scale
 
 TEXT = "def divide(a, b):\n    quotient = a / b\n    return quotient + offset\n"
 
@@ -51,3 +54,44 @@ def test_one_module_of_the_runtime_makes_code() -> None:
     }
     assert found == {"generated_functions.py": 2}
     assert calls("x = 1\ny = eval('x')") == ["line 2: eval"]
+
+
+def test_a_recorded_launch_has_all_that_a_record_has() -> None:
+    """Generated code makes it, without `Record.__init__`."""
+    x, y = wp.ones(2), wp.zeros(2)
+    with wp.Tape() as tape:
+        wp.launch(scale, 2, inputs=[x, y, 2.0])
+        wp.launch(scale, 2, inputs=[x, y, 3.0])
+    for record in tape.records:
+        again = Record(
+            record.index,
+            record.plan,
+            record.args,
+            record.dim,
+            record.threads,
+            record.packed,
+            record.site,
+            None,
+        )
+        again.elapsed = record.elapsed
+        assert all(getattr(record, name) == getattr(again, name) for name in Record.__slots__)
+    assert [record.index for record in tape.records] == [0, 1]
+    assert [record.args for record in tape.records] == [(x, y, 2.0), (x, y, 3.0)]
+    assert [record.dim for record in tape.records] == [(2,), (2,)]
+
+
+def test_launches_from_one_place_share_it_and_others_do_not() -> None:
+    x, y = wp.ones(2), wp.zeros(2)
+    command = wp.launch(scale, 2, inputs=[x, y, 2.0], record_cmd=True)
+    assert command is not None
+    with wp.Tape() as tape:
+        for _ in range(2):
+            wp.launch(scale, 2, inputs=[x, y, 2.0])
+        wp.launch(scale, 2, inputs=[x, y, 2.0])
+        command.launch()
+        wp.launch(scale, 2, inputs=[x, y, 2.0])
+    first, second, *others = tape.records
+    assert first.site is second.site
+    assert {r.call_site.file for r in tape.records} == {__file__}
+    lines = [r.call_site.line - first.call_site.line for r in others]
+    assert lines == [1, 2, 3], "a command is launched where the program calls it"

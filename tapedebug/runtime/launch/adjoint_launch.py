@@ -87,7 +87,7 @@ def run(
             f"launch of {kernel.key}: the kernel has no adjoint (enable_backward=False)",
             hint="decorate it with @kernel alone, or leave out adjoint=True",
         )
-    record = Record(0, plan, args, sizes, threads, plan.packed(slots, *args), call_site(), None)
+    record = Record(0, plan, args, sizes, threads, plan.packed(slots, args), call_site(), None)
     apart = _is_apart(plan, args)
     if not apart:
         Tracker("ignore", dry=True).before(record)

@@ -67,11 +67,12 @@ class Remembering:
 
 def packing(
     packers: Sequence[Packer | None], args: Sequence[Any], tail: bytes
-) -> tuple[Callable[..., bytes], Callable[..., bytes | None]]:
+) -> tuple[Callable[[bytes, tuple[Any, ...]], bytes], Callable[[bytes, tuple[Any, ...]], bytes | None]]:
     """Return two functions that map the packed sizes of a launch and its arguments to the slots.
 
-    The second returns None if the arguments are of other kinds than `args`. It may raise AttributeError or
-    TypeError if they do not fit the kernel.
+    Both take the arguments in one tuple: to pass them one by one costs another tuple, and a slower call. The
+    second returns None if the arguments are of other kinds than `args`. It may raise AttributeError,
+    TypeError or ValueError if they do not fit the kernel.
 
     Args:
         packers: For each argument its packer, or None for an array.
@@ -94,12 +95,13 @@ def packing(
         else:
             parts.append(f"pack_{name}({name})")
     slots = f"join(({', '.join(['sizes', *parts, 'tail'])}))"
-    head = ", ".join(["sizes", *names])
     either = f"{slots} if {' and '.join(tests) or 'True'} else None"
-    return (
-        function_from_text("packed", f"def packed({head}):\n    return {slots}\n", given),
-        function_from_text("fitted", f"def fitted({head}):\n    return {either}\n", given),
-    )
+
+    def made(name: str, result: str) -> Callable[..., Any]:
+        lines = f"def {name}(sizes, args):", f"({', '.join([*names, ''])}) = args", f"return {result}"
+        return function_from_text(name, "\n    ".join(lines) + "\n", given)
+
+    return made("packed", slots), made("fitted", either)
 
 
 def known_dims(dim: Any) -> tuple[tuple[int, ...], int, bytes] | None:

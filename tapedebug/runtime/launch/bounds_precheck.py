@@ -90,14 +90,16 @@ class BoundsPrecheck:
         """
         (self.plain if self.is_inside(hi, args) else self.otherwise)(lo, hi, args)
 
-    def packing(self, packed: Callable[..., bytes | None], written: Sequence[int]) -> Callable[..., Any]:
+    def packing(
+        self, packed: Callable[[bytes, tuple[Any, ...]], bytes | None], written: Sequence[int]
+    ) -> Callable[[bytes, tuple[Any, ...]], Any]:
         """Return a function that packs a launch, and raises if an index would be outside.
 
         A launch that raises leaves memory unchanged.
         """
 
-        def tested(sizes: bytes, *args: Any) -> bytes | None:
-            slots = packed(sizes, *args)
+        def tested(sizes: bytes, args: tuple[Any, ...]) -> bytes | None:
+            slots = packed(sizes, args)
             if slots is not None:
                 address, threads = address_of(slots), prod(memoryview(sizes).cast("q"))
                 if threads and not self.is_inside(threads, address):

@@ -57,7 +57,7 @@ def launch(plan: KernelPlan, dim: Any, args: tuple[Any, ...], *, record_tape: bo
     if threads <= 0:
         argument_checks.check_dim(plan.kernel, sizes)
         return
-    packed = plan.packed(slots, *args)
+    packed = plan.packed(slots, args)
     written = [args[p] for p in plan.written]
     tape = state.tape if record_tape else None
     record = None

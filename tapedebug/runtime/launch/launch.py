@@ -6,8 +6,6 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from time import perf_counter
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError
@@ -23,7 +21,8 @@ from tapedebug.runtime.memory.array import array, settled
 from tapedebug.runtime.memory.lazy_zero import covered, overwriting, waiting
 from tapedebug.runtime.state import here, state
 from tapedebug.runtime.tape.gradient_history import note_read
-from tapedebug.runtime.tape.record import Record, call_site
+from tapedebug.runtime.tape.record import call_site
+from tapedebug.runtime.tape.record_hook import recorder_of
 from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 if TYPE_CHECKING:
@@ -97,11 +96,13 @@ def launch(
                 kernel = kernel_for(kernel, dim, args)
                 plan = kernel.latest
         if plan is not None and known is not None and not waiting.blocks:
-            packed = plan.fitted(known[2], *args)
+            packed = plan.fitted(known[2], args)
     except (AttributeError, TypeError):  # other arguments than those of the last launch
         pass
     except TapedebugError as error:
         raise error.with_traceback(None) from None
+    except ValueError:  # another number of them
+        pass
     if packed is None:
         if holding(args):
             with gathering(record_tape=record_tape):
@@ -120,11 +121,11 @@ def launch(
                 if found:
                     with overwriting(found):
                         return launch(kernel, dim, inputs, outputs, record_tape=record_tape)
-            packed = plan.tested(known[2], *args)
+            packed = plan.tested(known[2], args)
         except TapedebugError as error:
             raise error.with_traceback(None) from None
     assert known is not None
-    sizes, threads, _ = known
+    threads = known[1]
     if not threads:
         return None
     tape = here.thread.tape
@@ -141,28 +142,20 @@ def launch(
             if args[p].buffer.windows:
                 after_write(args[p])
         return None
-    frame = sys._getframe(1)
-    code = frame.f_code
-    ours = code is not state.caller and not _is_users(frame)
-    site = call_site() if ours else (code, frame.f_lasti)
     if tape.tracking is not None:
         launch_checked(plan, dim, args, record_tape=True)
         return None
-    records = tape.records
-    record = Record(len(records), plan, args, sizes, threads, packed, site, tape.scope)
+    frame = sys._getframe(1)
+    code, instruction = frame.f_code, frame.f_lasti
+    site = state.site  # a loop launches from the same place again
+    if instruction != site[1] or code is not site[0]:
+        if code is site[0] or not frame.f_globals.get("__name__", "").startswith("tapedebug"):
+            site = state.site = code, instruction
+        else:
+            site = call_site()
+    (plan.recorder or recorder_of(plan))(tape, args, known, packed, site)
     if state.foreign is not None:
-        state.foreign.note_arguments(record, (*inputs, *outputs))
-    tracker, before = tape.tracker, plan.record_hook
-    if before is None or tracker.budget is not None:
-        watched = tracker.before(record)
-    else:
-        watched = before(tracker, record)
-    start = perf_counter()
-    (plan.run if threads < plan.least else plan.large)(0, threads, id(packed) + _HEADER)
-    record.elapsed = perf_counter() - start
-    if watched:
-        tracker.after(record)
-    records.append(record)
+        state.foreign.note_arguments(tape.records[-1], (*inputs, *outputs))
     return None
 
 
@@ -175,14 +168,6 @@ def _overwritten(plan: KernelPlan, args: tuple[Any, ...], sizes: tuple[int, ...]
     if state.foreign is not None or (tape is not None and tape.tracking is not None):
         return []
     return covered(plan, args, sizes)
-
-
-def _is_users(frame: FrameType) -> bool:
-    """True if a frame is outside this package; its code is cached, because it usually launches again."""
-    if frame.f_globals.get("__name__", "").startswith("tapedebug"):
-        return False
-    state.caller = frame.f_code
-    return True
 
 
 def _plan_and_arguments(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:

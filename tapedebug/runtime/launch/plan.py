@@ -28,6 +28,7 @@ from tapedebug.runtime.tape.gradient_history import is_gradient
 if TYPE_CHECKING:
     from tapedebug.contract import Access, KernelSource, Kind
     from tapedebug.runtime.tape.record import Record
+    from tapedebug.runtime.tape.record_hook import Recorder
 
 Runner = Callable[[int, int, int], None]
 """A function that runs threads `lo … hi-1` with the packed arguments at an address."""
@@ -74,7 +75,8 @@ class LaunchPlan:
         value_slots: Slots of the pointers of the arrays.
         adjoint_slots: Slots of the pointers of the active arrays' adjoints.
         needed_slots: Slots of the pointers of the needed arrays.
-        record_hook: The specialized function that a tape runs before a record of this kind but the first one.
+        record_hook: The specialized function that a tape runs before records of this kind but the first one,
+            unless `KernelPlan.recorder` records them.
         access_rows: The accesses of such a record without its arrays, computed on first use.
         source: The source of the kernel, computed on first use.
     """
@@ -223,6 +225,7 @@ class KernelPlan(LaunchPlan):
         axes: The number of axes over which launches are known to need no other kernel, at least 1.
         packers: For each parameter its packer, or None for an array.
         packed: Returns the slots of a launch, from its packed sizes and its arguments.
+        recorder: The specialized function that runs and records a launch; None before the first on a tape.
         tested: Like `packed`, but raises if bounds are checked and an index of the launch would be outside.
         fitted: Like `tested`, but returns None if arguments are of other kinds.
         tail: Zeros for the adjoint pointers, and the address of the print buffer.
@@ -244,6 +247,7 @@ class KernelPlan(LaunchPlan):
         "packed",
         "packers",
         "plain",
+        "recorder",
         "run",
         "tail",
         "tangents",
@@ -318,6 +322,7 @@ class KernelPlan(LaunchPlan):
         )  # compiled on the first call
         self.twins: dict[tuple[bool, frozenset[str], bool], Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
+        self.recorder: Recorder | None = None
         self.notes: dict[Any, Any] = {}
         self.tangents: dict[tuple[Any, ...], Runner] = {}
 

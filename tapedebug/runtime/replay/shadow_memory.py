@@ -369,7 +369,7 @@ def _written(ledger: BufferVersions, tracker: Tracker, last: dict[int, int]) -> 
                 for s in ledger.around(ledger.state(event.array))
                 if event.at > last.get(s.number, -1)
             }
-    return [ledger.states[n].array for n in last if n not in gone]
+    return [ledger.numbered(n).array for n in last if n not in gone]
 
 
 class IdleBuffer(ShadowBuffer):

@@ -53,7 +53,7 @@ def one_launch(
         plan = plan_for(plan.kernel, checked, plan, active)
     sizes, threads, slots = launch_dims(kernel, dim)
     return _recorded_alone(
-        Record(0, plan, checked, sizes, threads, plan.packed(slots, *checked), call_site(), None)
+        Record(0, plan, checked, sizes, threads, plan.packed(slots, checked), call_site(), None)
     )
 
 

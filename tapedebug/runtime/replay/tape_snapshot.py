@@ -160,7 +160,7 @@ class _Now:
 
     def __init__(self, buffer: Buffer) -> None:
         for ledger, tracker in buffer.watchers():
-            tracker.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
+            tracker.catch_up(ledger, [ledger.numbered(number) for number in ledger.guarded])
         self.buffer = buffer
         self.content = buffer.data.copy()
         self.facts = buffer.fill, buffer.writes, buffer.watch

@@ -412,10 +412,9 @@ def _emptied(tracker: Tracker, groups: list[Group]) -> set[Buffer]:
     found = set()
     count = len(tracker.records)
     for buffer, ledger in tracker.ledgers.items():
-        if not (ledger.liveins and ledger.found(count)) and len(ledger.states) == 1 and buffer not in kept:
-            state = ledger.states[0]
-            if state.exact is None and state.stop - state.start == buffer.nbytes:
-                found.add(buffer)
+        whole = ledger.is_single and ledger.exact is None and ledger.stop - ledger.start == buffer.nbytes
+        if whole and not (ledger.liveins and ledger.found(count)) and buffer not in kept:
+            found.add(buffer)
     return found
 
 

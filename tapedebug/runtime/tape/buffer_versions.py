@@ -269,11 +269,33 @@ def _differ(buffer: Buffer) -> bool:
     return all((head[step:] != head[:-step]).any() for step in (4, 8))
 
 
-class BufferVersions:
-    """The ranges of one buffer that one tape uses.
+class _Others:
+    """The ranges of a buffer but the first one, of which most have none.
 
     Attributes:
-        first: The range that the tape used first. Most buffers have this one alone.
+        first_key: The `range_key` of the first one.
+        by_range: The others by their `range_key`.
+        states: The others; the number of a state is its index plus 1.
+        index: The index of all ranges; None while there is only the first one.
+    """
+
+    __slots__ = ("by_range", "first_key", "index", "states")
+
+    def __init__(self, first: array) -> None:
+        self.first_key = range_key(first)
+        self.by_range: dict[Any, RangeState] = {}
+        self.states: list[RangeState] = []
+        self.index: IntervalIndex | None = None
+
+
+class BufferVersions(RangeState):
+    """The ranges of one buffer that one tape uses; the object itself is the first of them.
+
+    Most buffers have that one alone, and a tape may use thousands: an object for both takes less time and
+    memory, and is one less for the garbage collector to visit. It is in none of its own lists, which would
+    keep a dropped tape alive.
+
+    Attributes:
         needs: All needs, open and closed.
         liveins: All live-ins, open and closed.
         guarded: Numbers of the states that NumPy can write to, with a copy of their content if neither a need
@@ -285,12 +307,9 @@ class BufferVersions:
     """
 
     __slots__ = (
-        "_by_range",
-        "_ranges",
-        "_several",
+        "_others",
         "buffer",
         "counts",
-        "first",
         "given",
         "guarded",
         "liveins",
@@ -300,57 +319,79 @@ class BufferVersions:
     )
 
     def __init__(self, a: array, tracker: Tracker) -> None:
+        # As `RangeState.__init__`, without a call: most buffers of a long tape are new to it.
+        self.number = self.outside = 0
+        self.array = a
+        self.start = a.start
+        self.stop = a.stop
+        if a.is_contiguous:
+            self.exact = None
+            self.folded = False
+        else:
+            self.exact = a._numpy_view()
+            self.folded = folds(a.shape, a.strides, a.item_size)
+        self.overlaps = ()
+        self.need = self.livein = None
+        self.hot = self.defined = False
         buffer = self.buffer = a.buffer
-        self.first = RangeState(0, a)
-        self._several: list[RangeState] | None = None
-        self._by_range: dict[Any, RangeState] | None = None
-        self._ranges: IntervalIndex | None = None
+        self._others: _Others | None = None
         self.needs: list[SavedValue] | tuple[()] = ()
         self.guarded: dict[int, Bytes | None] = _UNGUARDED
         self.liveins: list[ExternalInput] | tuple[()] = ()
         self.given = not (buffer.writes or buffer.undefined) and buffer.fill is None and _differ(buffer)
-        self.unwritten = buffer.undefined and buffer.unwritten
+        self.unwritten = buffer.undefined and not buffer.writes
         self.opened: int | None = 0 if buffer.windows else None
         self.counts = buffer.writes << VIEWS | buffer.views
         if not tracker.dry:
-            buffer.watch = tracker.watch_beside(buffer.watch) if buffer.watch else tracker.watch
+            watch = buffer.watch
+            buffer.watch = tracker.watch_beside(watch) if watch else tracker.watch
 
     @property
     def states(self) -> list[RangeState]:
-        """The ranges; the number of a state is its index."""
-        return [self.first] if self._several is None else self._several
+        """A new list of the ranges; the number of a state is its index."""
+        return [self] if self._others is None else [self, *self._others.states]
+
+    @property
+    def is_single(self) -> bool:
+        """True if the tape uses one range of the buffer."""
+        return self._others is None or not self._others.states
+
+    def numbered(self, number: int) -> RangeState:
+        """Return the range with a number."""
+        return self._others.states[number - 1] if number and self._others is not None else self
 
     def state(self, a: array) -> RangeState:
         """Return the state of the range that `a` covers, creating it if needed."""
-        first = self.first
-        if first.array is a:
-            return first
-        if self._by_range is None:
-            self._by_range = {range_key(first.array): first}
+        if self.array is a:
+            return self
+        others = self._others
+        if others is None:
+            others = self._others = _Others(self.array)
         key = range_key(a)
-        found = self._by_range.get(key)
+        if key == others.first_key:
+            return self
+        found = others.by_range.get(key)
         if found is None:
-            states = self._several = self.states
-            found = self._by_range[key] = RangeState(len(states), a)
-            self._place(found)
-            states.append(found)
+            found = others.by_range[key] = RangeState(len(others.states) + 1, a)
+            self._place(found, others)
+            others.states.append(found)
         return found
 
     def known(self, a: array) -> RangeState | None:
         """Return the state of the range that `a` covers, or None if the tape does not use it."""
-        key = range_key(a)
-        if self._by_range is not None:
-            return self._by_range.get(key)
-        return next((state for state in self.states if range_key(state.array) == key), None)
+        key, others = range_key(a), self._others
+        if key == (range_key(self.array) if others is None else others.first_key):
+            return self
+        return None if others is None else others.by_range.get(key)
 
-    def _place(self, found: RangeState) -> None:
+    def _place(self, found: RangeState, others: _Others) -> None:
         """Record which ranges a new range overlaps."""
-        ranges = self._ranges
+        ranges = others.index
         if ranges is None:
-            ranges = self._ranges = IntervalIndex()
-            ranges.add(self.states[0].start, self.states[0].stop, 0)
+            ranges = others.index = IntervalIndex()
+            ranges.add(self.start, self.stop, 0)
         for number in ranges.near(found.start, found.stop):
-            other = self.states[number]
+            other = self.numbered(number)
             if found.meets(other):
                 found.overlaps += (other.number,)
                 other.overlaps += (found.number,)
@@ -385,16 +426,16 @@ class BufferVersions:
 
     def within(self, start: int, stop: int) -> list[RangeState]:
         """Return the states that share bytes with `start … stop`."""
-        ranges = self._ranges
-        near = self.states if ranges is None else [self.states[n] for n in ranges.near(start, stop)]
+        ranges = None if self._others is None else self._others.index
+        near = [self] if ranges is None else [self.numbered(n) for n in ranges.near(start, stop)]
         return [state for state in near if state.start < stop and start < state.stop]
 
     def around(self, state: RangeState) -> list[RangeState]:
         """Return the state and all that overlap it."""
-        return [state, *[self.states[i] for i in state.overlaps]] if state.overlaps else [state]
+        return [state, *[self.numbered(i) for i in state.overlaps]] if state.overlaps else [state]
 
     def heat(self, state: RangeState) -> None:
         """Mark a range and those that overlap it: their writes must check for open needs and live-ins."""
         state.hot = True
         for number in state.overlaps:
-            self.states[number].hot = True
+            self.numbered(number).hot = True

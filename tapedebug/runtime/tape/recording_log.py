@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapedebug._clock import clock
 from tapedebug._dataclass import dataclass
@@ -44,6 +43,44 @@ MOST_SMALL = 16
 """The largest number of remembered contents in a recording."""
 
 
+class _Ended(NamedTuple):
+    """A buffer when the recording ended.
+
+    Attributes:
+        writes: The number of its writes.
+        views: The number of its NumPy views.
+        windows: The number of objects through which it could be written unnoticed.
+        begun: The `counts` of its ledger: writes and views when the recording first used it.
+    """
+
+    writes: int
+    views: int
+    windows: int
+    begun: int
+
+
+class _Buffers:
+    """The buffers of a recording when it ended: listed then, and found by number if that is asked for."""
+
+    __slots__ = ("_by_number", "_facts")
+
+    def __init__(self, ledgers: dict[Buffer, BufferVersions]) -> None:
+        facts: list[int] = []
+        for buffer, ledger in ledgers.items():
+            facts += buffer.number, buffer.writes, buffer.views, buffer.windows, ledger.counts
+        self._facts = facts
+        self._by_number: dict[int, _Ended] | None = None
+
+    @property
+    def by_number(self) -> dict[int, _Ended]:
+        """The buffers by their number."""
+        if self._by_number is None:
+            numbers, *facts = (self._facts[first::5] for first in range(5))
+            self._by_number = dict(zip(numbers, map(_Ended, *facts), strict=True))
+            self._facts = []
+        return self._by_number
+
+
 @dataclass(slots=True)
 class EarlierRecording:
     """A recording that has ended.
@@ -54,9 +91,7 @@ class EarlierRecording:
         names: The names of the first and last launches.
         dims: Their dimensions.
         values: Their arguments that are not arrays.
-        counts: For its buffers, by number, how often they had been written and viewed when it ended: one
-            integer as in ledgers, times two, plus one if the recording wrote them.
-        open: The numbers of those that could be written through NumPy then.
+        buffers: How often its buffers had been written and viewed.
         contents: The content at that time of small ones that it wrote.
         site: The call site of its first launch.
         execution: The number of the execution of a notebook cell that it was in, or of the next; None outside
@@ -69,8 +104,7 @@ class EarlierRecording:
     names: list[str]
     dims: list[tuple[int, ...]]
     values: list[Any]
-    counts: dict[int, int]
-    open: set[int]
+    buffers: _Buffers
     contents: dict[int, bytes]
     site: Site
     execution: int | None
@@ -104,46 +138,41 @@ class EarlierRecording:
             ledger: The later tape's ledger of that buffer.
             content: What the later tape found there, if the buffer is small.
         """
-        counts, remembered = self.counts.get(buffer.number), self.contents.get(buffer.number)
-        if counts is None:
+        then, remembered = self.buffers.by_number.get(buffer.number), self.contents.get(buffer.number)
+        if then is None:
             return False
         if remembered is not None and content is not None:
-            return remembered == content and counts >> (VIEWS + 1) == ledger.counts >> VIEWS
-        return counts >> 1 == ledger.counts and buffer.number not in self.open
+            return remembered == content and then.writes == ledger.counts >> VIEWS
+        return then.writes << VIEWS | then.views == ledger.counts and not then.windows
 
     def wrote(self, buffer: Buffer) -> bool:
         """Return True if the recording wrote a buffer."""
-        return bool(self.counts.get(buffer.number, 0) & 1)
+        then = self.buffers.by_number.get(buffer.number)
+        return then is not None and then.writes != then.begun >> VIEWS
 
 
 _recordings: deque[EarlierRecording] = deque(maxlen=KEPT)
 
 
-def remember(records: list[Record], ledgers: Mapping[Buffer, BufferVersions]) -> EarlierRecording | None:
+def remember(records: list[Record], ledgers: dict[Buffer, BufferVersions]) -> EarlierRecording | None:
     """Remember a recording that has ended; return None if it is too large."""
     if len(ledgers) > MOST_BUFFERS:
         return None
     few = records if len(records) <= 2 * COMPARED else [*records[:COMPARED], *records[-COMPARED:]]
-    counts: dict[int, int] = {}
-    opened: set[int] = set()
-    small: list[Buffer] = []
-    for buffer, ledger in ledgers.items():
-        writes = buffer.writes
-        written = writes != ledger.counts >> VIEWS
-        counts[buffer.number] = (writes << VIEWS | buffer.views) * 2 + written
-        if buffer.windows:
-            opened.add(buffer.number)
-        if written and buffer.nbytes <= SMALL:
-            small.append(buffer)
+    contents: dict[int, bytes] = {}
+    for buffer, ledger in reversed(ledgers.items()):  # the last small ones that it wrote
+        if buffer.nbytes <= SMALL and buffer.writes != ledger.counts >> VIEWS:
+            contents[buffer.number] = buffer.data.tobytes()
+            if len(contents) >= MOST_SMALL:
+                break
     recording = EarlierRecording(
         clock.now,
         len(records),
         [record.plan.name for record in few],
         [record.dim for record in few],
         [a for record in few for a in (record.value, *record.args) if a.__class__ is not array],
-        counts,
-        opened,
-        {buffer.number: buffer.data.tobytes() for buffer in small[-MOST_SMALL:]},
+        _Buffers(ledgers),
+        contents,
         records[0].site,
         *_running_cell(),
     )
@@ -154,7 +183,7 @@ def remember(records: list[Record], ledgers: Mapping[Buffer, BufferVersions]) ->
 def left_by(buffer: Buffer, before: int) -> EarlierRecording | None:
     """Return the last recording that used a buffer and ended before a time."""
     for recording in reversed(_recordings):
-        if recording.ended < before and buffer.number in recording.counts:
+        if recording.ended < before and buffer.number in recording.buffers.by_number:
             return recording
     return None
 

@@ -185,7 +185,7 @@ class Tape(TapeQueries):
         kernel = kernel_for(kernel, dim, (*inputs, *outputs))
         plan, args = resolve(kernel, (*inputs, *outputs))
         sizes, threads, slots = launch_dims(kernel, dim)
-        packed = plan.packed(slots, *args)
+        packed = plan.packed(slots, args)
         record = Record(len(self.records), plan, args, sizes, threads, packed, call_site(), self.scope)
         self.tracker.before(record)
         self.records.append(record)

@@ -60,7 +60,7 @@ def launch_again(tape: Tape, record: Record, args: tuple[Any, ...]) -> None:
     """
     plan, given = resolve(record.kernel, args, flat=True)
     sizes, threads, slots = launch_dims(record.kernel, record.dim)
-    packed = plan.packed(slots, *given)
+    packed = plan.packed(slots, given)
     again = Record(record.index, plan, given, sizes, threads, packed, record.site, None)
     watched = tape.tracker.before(again)
     plan.forward_run(False)(0, threads, address_of(packed))

@@ -154,11 +154,9 @@ class Tracker:
         """Return the state of an array that the tape has not seen yet."""
         ledger = self._ledgers.get(a.buffer)
         if ledger is None:
-            ledger = self._ledgers[a.buffer] = BufferVersions(a, self)
-            state = ledger.first
-        else:
-            state = ledger.state(a)
-        self.states[a] = state
+            ledger = self.states[a] = self._ledgers[a.buffer] = BufferVersions(a, self)
+            return ledger
+        state = self.states[a] = ledger.state(a)
         return state
 
     @property
@@ -313,9 +311,7 @@ class Tracker:
         further writes are not listed.
         """
         ledger = self._ledgers[buffer]
-        state = ledger.first
-        if state.array is not a:
-            state = ledger.state(a)
+        state = ledger if ledger.array is a else ledger.state(a)
         at, settled = len(self.records), self.settled
         entered = state.outside if state.outside >> 2 == at else at << 2
         now = 2 if settled else 1
@@ -407,7 +403,7 @@ class Tracker:
 
     def window_closed(self, ledger: BufferVersions) -> None:
         """Note what changed while NumPy could write, and release the copies of what did not."""
-        guarded = [ledger.states[number] for number in ledger.guarded]
+        guarded = [ledger.numbered(number) for number in ledger.guarded]
         changed = [state for state in guarded if self._changed(state, ledger)]
         for state in changed:
             self._note_numpy(ledger, state)
@@ -462,7 +458,7 @@ class Tracker:
         """Note writes through NumPy to any range, before the tape's knowledge of its memory is used."""
         for ledger in self._ledgers.values():
             if ledger.guarded:
-                self.catch_up(ledger, [ledger.states[number] for number in ledger.guarded])
+                self.catch_up(ledger, [ledger.numbered(number) for number in ledger.guarded])
 
     def _note_numpy(self, ledger: BufferVersions, state: RangeState) -> None:
         note("write", state.array, "numpy", None)

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from tapedebug.runtime.tape.tracker import Tracker
 
 
+RECORDED = (
+    "{buffer}.fill = None",
+    "{buffer}.writes += 1",
+    "if len({buffer}.watch) > 1:",  # not its own reference alone
+    "    announce_write({array}, {site}, 'launch', tracker)",
+)
+"""The lines of `before_write` for a launch that a tape records, in generated code."""
+
+
 def before_write(a: array, site: Site | None, how: str, recorder: Tracker | None = None) -> None:
     """Count a write of `a` that is about to happen, and let all live tapes preserve needed values.
 
@@ -28,16 +37,17 @@ def before_write(a: array, site: Site | None, how: str, recorder: Tracker | None
     buffer = a.buffer
     buffer.fill = None
     buffer.writes += 1
-    watch = buffer.watch
-    if recorder is None:
-        if site is None and not watch:
-            return
-    elif len(watch) < 2:  # its own reference alone
-        return
+    if (site is not None or buffer.watch) if recorder is None else len(buffer.watch) > 1:
+        announce_write(a, site, how, recorder)
+
+
+def announce_write(a: array, site: Site | None, how: str, recorder: Tracker | None) -> None:
+    """Note a counted write, and let all live tapes but that of the recorder preserve needed values."""
+    buffer = a.buffer
     if how not in ("backward", "zero"):  # these are noted where they happen
         note("write", a, how, site)
     gone = True
-    for reference in watch:
+    for reference in buffer.watch:
         tracker = reference()
         if tracker is not None:
             gone = False

@@ -243,7 +243,7 @@ class MirroredLaunch(MirroredStep):
         plan = plan_for(kernel, flat, plan, active)
         plan.diagnostics |= CHECKED  # replays on other values keep indices inside arrays
         sizes, threads, slots = launch_dims(kernel, dim)
-        record = Record(0, plan, flat, sizes, threads, plan.packed(slots, *flat), site, None)
+        record = Record(0, plan, flat, sizes, threads, plan.packed(slots, flat), site, None)
         SingleLaunch().before(record)
         return record
 
