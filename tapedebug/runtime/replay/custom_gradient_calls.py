@@ -51,9 +51,19 @@ class CheckedThread(ThreadInterpreter):
 
 @dataclass(slots=True)
 class _Double(ThreadInterpreter):
-    """A part of a thread in float64, starting from the thread's values."""
+    """A part of a thread in float64; values from before it are those of `caller`, taken when needed."""
 
+    caller: ThreadInterpreter | None = None
     adjoints: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    def _get(self, value: Value) -> Number:
+        assert self.caller is not None
+        known = self.names.get(value)
+        if known is None:
+            held = self.caller.names.get(value)
+            known = self._free(value) if held is None else Number(_widened(held.value), held.type)
+            self.names[value] = known
+        return known
 
     def _rule(self, op: Op, args: tuple[Number, ...]) -> Number:
         assert op.result is not None
@@ -79,7 +89,8 @@ class _Double(ThreadInterpreter):
                 self.adjoints[place] = before + float(args[1].value)
             return
         if self.memory.get(param) is None:
-            self.memory[param] = np.array(self.arrays[param]).reshape(-1)
+            assert self.caller is not None
+            self.memory[param] = np.array(self.caller.memory.get(param, self.arrays[param])).reshape(-1)
         if is_short_float(self.memory[param].dtype):
             self.memory[param] = self.memory[param].astype(np.float64)
         ThreadInterpreter._access(self, op, args, step)
@@ -102,13 +113,18 @@ def _widened(value: T) -> T | np.float64:
 
 
 def _double(thread: ThreadInterpreter, changes: dict[Value, float]) -> _Double:
-    """Return a copy of the state of a thread in float64, with some values replaced."""
-    made = _Double(thread.function, thread.index, thread.dim, thread.arrays, thread.scalars, thread.active)
-    made.memory = {param: values.copy() for param, values in thread.memory.items()}
-    made.names = {value: Number(_widened(n.value), n.type) for value, n in thread.names.items()}
-    for value, changed in changes.items():
-        made.names[value] = Number(np.float64(changed), value.type)
-    return made
+    """Return the continuation of a thread in float64, with some values replaced."""
+    names = {value: Number(np.float64(changed), value.type) for value, changed in changes.items()}
+    return _Double(
+        thread.function,
+        thread.index,
+        thread.dim,
+        thread.arrays,
+        thread.scalars,
+        thread.active,
+        names=names,
+        caller=thread,
+    )
 
 
 def _results(thread: ThreadInterpreter, node: Custom, changes: dict[Value, float]) -> np.ndarray[Any, Any]:
