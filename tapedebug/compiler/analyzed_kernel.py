@@ -188,6 +188,17 @@ class AnalyzedKernel(Definition):
         what = f"warp divergences {sorted(active)}"
         return self._analysis_cache.known(what, tuple[WarpDivergence, ...], compute)
 
+    @cached_property
+    def emulated_branches(self) -> int:
+        """The number of branches that Warp's reverse of the kernel would have here."""
+        return self._analysis_cache.known(
+            "emulated branches", int, lambda: pipeline.emulated_branches(self._in_place)
+        )
+
+    def saves_in_loops(self, active: frozenset[int], compute: Callable[[], bool]) -> bool:
+        """Return whether the adjoint saves values of iterations; this process or another computes it once."""
+        return self._analysis_cache.known(f"saves in loops {sorted(active)}", bool, compute)
+
     def adjoint_info(
         self,
         active: frozenset[int],

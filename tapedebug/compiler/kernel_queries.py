@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from tapedebug.compiler import warp_divergence
     from tapedebug.compiler.effects import WarpDivergence
     from tapedebug.compiler.kernel import Entry, Kernel
+    from tapedebug.compiler.passes import warp_forward
     from tapedebug.compiler.python_library import Interpreted
 else:
+    warp_forward = lazy_module("tapedebug.compiler.passes.warp_forward")
     warp_divergence = lazy_module("tapedebug.compiler.warp_divergence")
 
 
@@ -36,6 +38,8 @@ def warp_adjoint(
     Raises:
         NotEmulated: What Warp does with this kernel is not known.
     """
+    if kernel.emulated_branches > warp_forward.MOST_BRANCHES:
+        raise warp_forward.NotEmulated
     kind = "warp_adjoint" if functions else "warp_parts"
     kind = kind if parts else "warp_loops"
     return kernel._entry(Variant(kind, active, retained, strided=strided, guarded=True))
@@ -49,10 +53,16 @@ def warp_divergences_of(kernel: Kernel, active: frozenset[int]) -> tuple[WarpDiv
 
 
 def adjoint_with_loops(kernel: Kernel, active: frozenset[int]) -> Function | None:
-    """Its adjoint in IR, if there may be loops in it: else nothing is lowered to find that out."""
+    """Its adjoint in IR, if it saves values of loops."""
+    return _adjoint(kernel, active) if kernel.saves_in_loops(active, lambda: _saves(kernel, active)) else None
+
+
+def _saves(kernel: Kernel, active: frozenset[int]) -> bool:
     origins = [kernel.origin, *(function.origin for function in kernel.functions)]
     words = {word for origin in origins for line in origin.lines for word in line.split()}
-    return _adjoint(kernel, active) if words & {"for", "while"} else None
+    if not words & {"for", "while"}:
+        return False  # nothing is lowered to find that out
+    return any(op.kind == "save" for op in _adjoint(kernel, active).ops())
 
 
 def traced(

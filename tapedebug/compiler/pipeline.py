@@ -63,6 +63,7 @@ from tapedebug.compiler.passes.strip_diagnostics import diagnostics_of, strip_di
 from tapedebug.compiler.passes.tangent import tangent_of
 from tapedebug.compiler.passes.traced import traced_of, without_stores
 from tapedebug.compiler.passes.verify import verify
+from tapedebug.compiler.passes.warp_forward import Branches
 from tapedebug.lang import types as t
 from tapedebug.lang.lowering import SHORT_FLOATS
 
@@ -295,6 +296,11 @@ def leaving(adjoint: Function, unconsumed: frozenset[int]) -> Function:
     if not unconsumed <= taken_once(adjoint):
         raise ValueError(f"{adjoint.name}: takes adjoints of {sorted(unconsumed)} more than once")
     return verify(left(adjoint, unconsumed))
+
+
+def emulated_branches(kernel: Lowered) -> int:
+    """Return the number of branches of `warp_adjoint`, without building it."""
+    return Branches().of(kernel.custom.body)
 
 
 def warp_adjoint(

@@ -40,10 +40,10 @@ from tapedebug.compiler.ir import (
     operands,
     walk,
 )
-from tapedebug.compiler.passes import custom, warp_forward
+from tapedebug.compiler.passes import custom
 from tapedebug.compiler.passes.activity import active_values
 from tapedebug.compiler.passes.adjoint_loops import Record, Values
-from tapedebug.compiler.passes.warp_forward import Branches, Forward, NotEmulated
+from tapedebug.compiler.passes.warp_forward import Forward
 from tapedebug.compiler.source_variables import Variables
 from tapedebug.lang import types as t
 from tapedebug.lang.rules import RULES
@@ -64,10 +64,8 @@ def warp_adjoint_of(
         retained: Those of them that keep the adjoints of values that are written over.
 
     Raises:
-        NotEmulated: The kernel uses a function whose reverse is not known, or has too many nested branches.
+        NotEmulated: The kernel uses a function whose reverse is not known.
     """
-    if Branches().of(function.body) > warp_forward.MOST_BRANCHES:
-        raise NotEmulated
     replaced = {new: old for new, (old, _) in variables.assigned.items() if new.type in t.FLOATS}
     transform = _Warp(variables, active, retained, active_values(function, active, replaced))
     known: Values = {}
