@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -37,6 +37,14 @@ def test_memory_is_aligned_and_as_long_as_asked_for(nbytes: int) -> None:
         assert address(block) % ALIGNMENT == 0
         assert not block.any()
         block.fill(7)
+
+
+@pytest.mark.parametrize("nbytes", [LEAST, 123_457, 2048 * 2048 * 4, MOST + 1])
+def test_blocks_do_not_begin_shortly_after_each_other_in_their_pages(nbytes: int) -> None:
+    """A load from one would wait for the last stores to the other, whose addresses end with the same bits."""
+    blocks = [memory(nbytes) for _ in range(8)]
+    for one, other in permutations(blocks, 2):
+        assert 512 <= (address(one) - address(other)) % 4096 <= 4096 - 512
 
 
 def test_what_is_given_back_is_used_again_and_cleared_where_that_is_asked_for() -> None:
