@@ -248,6 +248,22 @@ def test_a_kink_takes_as_many_evaluations_as_confirm_it(f: Callable, evaluations
     assert at(lambda h: offset + np.array([1, 1]) * f(h), 0.0).evaluations == 22
 
 
+@pytest.mark.parametrize("size", [1.0, 0.3, 0.1, 0.03, 0.01])
+def test_a_kink_of_many_digits_is_confirmed_by_one_step_near_its_rounding(size: float) -> None:
+    """Such a kink on a large value took a step that rounding blurs less, and then one as small as can be."""
+    steps: list[float] = []
+
+    def displaced(step: float) -> np.ndarray:
+        steps.append(abs(step))
+        return np.atleast_1d(100.0 + size * (abs(step) + step * step))
+
+    found = slope(displaced, np.array([100.0]), eps=1e-4, magnitude=0.0, enough=default)
+    assert found.kink[0]
+    assert found.evaluations == 8
+    rounding = 4 * 2.0**-52 * 100.0 / min(steps)
+    assert 1 / 32 < rounding / (2 * size) <= 1 / 16
+
+
 def test_the_smallest_step_that_confirms_a_kink_is_as_small_as_without_skipping() -> None:
     taken: dict[int, list[float]] = {1: [], 2: []}
     for outputs, steps in taken.items():

@@ -30,6 +30,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 TINY = 2.0**-16  # of the largest step: a value below it has a scale of its own, which that step is far beyond
 NEAR = 2.0**-7  # times such a value: the largest step of its own sweep
 RESOLVED = 4.0  # times its noise: a difference of both slopes that steps can still show to be a curve
+CLEAR = 16.0  # the same, for a step that alone has to show it
 BEFORE_SKIPPING = 2  # steps in a row in which slopes at a kink converge: those in between are skipped then
 AFAR = RATIO**3  # times the largest step: where to look again for a kink that smaller steps lost
 DIGITS = SLOPE_CONVERGED_STEPS * -math.log10(
@@ -188,7 +189,8 @@ def _swept(
 
     At a kink of a single function of one variable, steps are skipped: after those at which slopes converge
     follow the smallest that rounding leaves, until slopes agree in as many steps or digits as make a kink,
-    and the last shows no curve. If one does not confirm it, the sweep goes on where it was.
+    and the last shows no curve. If slopes agree in enough digits before, it is the only one that follows. If
+    one does not confirm the kink, the sweep goes on where it was.
 
     Raises:
         OutOfTime: Time was up before `LEAST_STEPS` steps; after them, the error bars are those of the steps
@@ -231,11 +233,11 @@ def _swept(
                 before, skips, done = None, False, sweep.settled
             elif skips and not done.any():
                 room = int(np.log(steps[0] / least[0]) / np.log(RATIO)) + 1 if least[0] else max_steps
-                skipped = sweep.superfluous(min(max_steps - number, room))
+                skipped, shorter = sweep.superfluous(min(max_steps - number, room))
                 if skipped:
                     before = before or (number, steps, copy.deepcopy(sweep))
                     sweep.skip(skipped)
-                    number, steps = number + skipped, steps / RATIO**skipped
+                    number, steps = number + skipped, steps / (RATIO**skipped * shorter)
             if not done.any():
                 continue
             sweep.finish(done, active, found)
@@ -309,25 +311,33 @@ class _Sweep:
         if self.steps > 1:
             self.settled = np.logical_not(np.logical_or(open_kink, unsure).any(axis=1))
 
-    def superfluous(self, left: int) -> int:
-        """Return how many of the `left` steps that could follow need not be taken to confirm a kink."""
+    def superfluous(self, left: int) -> tuple[int, float]:
+        """Return how many of the `left` steps that could follow need not be taken to confirm a kink.
+
+        The second number is by how much the step after them is to be shorter than usual.
+        """
         gap = float(abs(self.right[0, 0] - self.left[0, 0]))
         noise = float(self.noise[0, 0])
         if self.is_confirmed().all():
             # Only a step that is as small as can be is missing.
-            return max(0, _steps_above(gap / RESOLVED, noise, left) - 1)
+            return max(0, _steps_above(gap / RESOLVED, noise, left) - 1), 1.0
         if self.skipped or self.stable[0, 0] != BEFORE_SKIPPING:
-            return 0
+            return 0, 1.0
+        if self.digits[0, 0] >= DIGITS:
+            # So it is here, and no step before it shows less noise than a curve would.
+            found = _steps_above(gap / CLEAR, noise, left)
+            rest = gap / CLEAR / (noise * RATIO**found) if noise and found < left else 1.0
+            return max(0, found - 1), 2.0 ** min(math.log2(RATIO) - 1, math.floor(math.log2(rest)))
         # Slopes agree as far as they must until rounding is as large as that.
         found = _steps_above(SLOPE_CONVERGED * gap, noise, left)
         enough = self.digits[0, 0] >= DIGITS + math.log10(SLOPE_CONVERGED)
-        return max(0, found - (1 if enough else SLOPE_CONVERGED_STEPS - BEFORE_SKIPPING))
+        return max(0, found - (1 if enough else SLOPE_CONVERGED_STEPS - BEFORE_SKIPPING)), 1.0
 
     def is_confirmed(self) -> Bools:
         """True where slopes agree in enough steps; of a sweep that skipped some, also if in enough digits."""
         found: Bools = self.stable >= SLOPE_CONVERGED_STEPS
         if self.skipped:
-            found = found | ((self.stable > BEFORE_SKIPPING) & (self.digits >= DIGITS))
+            found = found | ((self.stable >= BEFORE_SKIPPING) & (self.digits >= DIGITS))
         return found
 
     def confirms_kink(self, at_end: bool) -> bool:
