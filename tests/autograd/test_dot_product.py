@@ -10,6 +10,9 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import end_to_end, gradcheck, gradcheck_tape
+from tapedebug.autograd.finite_diff.dot_product_test import dot_test
+from tapedebug.autograd.subjects.whole_tape import whole_tape
+from tapedebug.runtime.replay.shadow import Shadow
 from tests.autograd import kernels as k
 from tests.autograd.test_random_tapes import record
 from tests.sweeps import cases
@@ -67,6 +70,27 @@ def test_random_tapes_agree_where_values_are_preserved(seed: int) -> None:
     if lost.verdict == "WRONG":
         assert not lost.dot_product.agrees
         assert lost.dot_product.launch is not None
+
+
+def test_the_test_of_a_tape_makes_one_replay_for_each_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+    tape, loss, _ = record(3, "preserve")
+    program = whole_tape(tape, loss, None, None)
+    before, made = Shadow.__init__, []
+
+    def noted(self: Shadow, *args: Any) -> None:
+        made.append(self)
+        before(self, *args)
+
+    monkeypatch.setattr(Shadow, "__init__", noted)
+    found = dot_test(program)
+    assert found is not None and found.agrees
+    assert len(made) == 2
+    other = whole_tape(tape, loss, None, None)
+    assert all(
+        np.array_equal(program.values(a), other.values(b))
+        for a, b in zip(program.inputs, other.inputs, strict=True)
+    )
+    assert len(made) == 3
 
 
 def test_a_wrong_adjoint_names_the_kernel() -> None:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.diagnose.rules import stagnation
+from tapedebug.runtime.launch.call_list import CallList
 from tapedebug.trace import Finding
 
 
@@ -115,3 +117,21 @@ def test_a_sum_of_halves_stops(count: int, found: bool) -> None:
         assert (finding.evidence["added"], finding.evidence["exact"]) == (2048.0, 6000.0)
         assert finding.arrays == ["total", "x"]
         assert finding.fix.startswith("give total the dtype float, or")
+
+
+def test_only_the_launches_that_are_measured_run_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    additions, run = stagnation._additions, CallList.run
+    measured, ran = [], []
+
+    def noted(*args: Any) -> Any:
+        measured.append(args[0].index)
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                CallList, "run", lambda self, a, b, **k: (ran.append(range(a, b)), run(self, a, b, **k))[1]
+            )
+            return additions(*args)
+
+    monkeypatch.setattr(stagnation, "_additions", noted)
+    assert messages(moved(443_000.0))
+    assert len(measured) > 40
+    assert ran == [range(k, k + 1) for k in measured for _ in range(2)]  # in float32, then in float64

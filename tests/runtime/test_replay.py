@@ -409,6 +409,18 @@ def test_a_replay_that_only_runs_forward_copies_nothing_and_runs_in_one_piece():
     np.testing.assert_array_equal(shadow.values(loss), loss.numpy())
 
 
+@pytest.mark.parametrize("dtype", [None, wp.float64])
+def test_a_weighted_sum_is_that_of_the_present_values(dtype):
+    tape, x, _ = in_place(3)
+    shadow = tape.replay(dtype=dtype)
+    weights = np.random.default_rng(0).normal(size=x.size)
+    assert shadow.weighted_sum(x, weights) == weights @ shadow.values(x).astype(np.float64)
+    half = x[0:1]
+    assert shadow.weighted_sum(half, weights[:1]) == weights[0] * shadow.values(x)[0]
+    with pytest.raises(wp.TapeError, match="is not on the tape"):
+        shadow.weighted_sum(wp.zeros(2), weights)
+
+
 def test_long_arrays_are_compared_without_copies() -> None:
     one = np.ones(1 << 20)
     one[-1] = np.nan

@@ -113,6 +113,7 @@ class _Test:
         self._back: _DotReplay | None = None
         self._pushed: tuple[float, int] | None = None
         self.last = len(self.there.records)
+        program.read_values(self.there, program.inputs)
         self.v = {port: self._tangent(port) for port in distinct(program.inputs)}
         self._push(1.0, self.last)
         self.lost = bool(self.there.lost)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -77,10 +77,17 @@ class ShadowProgram:
     def values(self, port: Port) -> Floats:
         """The values of an input, (size,) float64."""
         if port not in self._values:
-            shadow = self._replay(("forward", True, "versions")).reset()
-            values = shadow.values(port.array).ravel().astype(np.float64, copy=False)
-            self._values[port] = compact(values, port.array.scalar_dtype)
+            self.read_values(self._replay(("forward", True, "versions")).reset(), [port])
         return self._values[port].astype(np.float64, copy=False)
+
+    def read_values(self, replay: Replay, ports: Iterable[Port]) -> None:
+        """Read the values of inputs from a replay in float64 that stands before its first operation.
+
+        `values` needs no replay of its own for them then.
+        """
+        for port in ports:
+            if port not in self._values:
+                self._values[port] = compact(flat_values(replay, port), port.array.scalar_dtype)
 
     def displaced(self, port: Port, step: float, direction: Floats) -> Floats:
         """Return the values of an input plus `step` times a direction, (size,) float64; read-only."""
@@ -342,6 +349,12 @@ class ShadowProgram:
         for port, values in changes.items():
             shadow.set(port.array, values.reshape(port.shape))
         return shadow
+
+
+def flat_values(replay: Replay, port: Port) -> Floats:
+    """Return the present values of an input or output, (size,) float64."""
+    found: Floats = replay.values(port.array).ravel().astype(np.float64, copy=False)
+    return found
 
 
 def gradient_of(replay: Replay, port: Port) -> Floats:

@@ -19,7 +19,12 @@ from tapedebug.autograd.subjects.numerical import differences_on
 from tapedebug.autograd.subjects.pairs import obstacle, port
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.rounded_inputs import rounded_inputs
-from tapedebug.autograd.subjects.shadow_program import ShadowProgram, round_results, tape_replay
+from tapedebug.autograd.subjects.shadow_program import (
+    ShadowProgram,
+    flat_values,
+    round_results,
+    tape_replay,
+)
 from tapedebug.autograd.subjects.struct_fields import arrays_in
 from tapedebug.compiler.function import DIFFERING
 from tapedebug.compiler.passes.custom import calls_with_gradient
@@ -35,6 +40,7 @@ from tapedebug.contract import (
     is_array,
     memory_key,
 )
+from tapedebug.runtime.replay.shadow import Shadow
 
 if TYPE_CHECKING:
     from tapedebug.compiler.kernel import Kernel
@@ -218,7 +224,11 @@ class WholeTape(ShadowProgram):
 
     def loss(self, changes: Mapping[Port, Floats] | None = None, *, single: bool = False) -> float:
         """The objective, with some inputs replaced."""
-        found = self._objective(self.evaluate(changes or {}, single=single))
+        shadow = self._run(("forward", not single, "versions"), changes or {})
+        if isinstance(shadow, Shadow):
+            found = float(sum(shadow.weighted_sum(port.array, seed) for port, seed in self.seeds.items()))
+        else:
+            found = self._objective({port: flat_values(shadow, port) for port in self.outputs})
         if not changes and not single:
             self._plain_losses.append(found)
         return found

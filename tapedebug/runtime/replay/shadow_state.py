@@ -65,6 +65,15 @@ class ShadowState:
         a = self._own(a)
         return self._buffer(a).view(a).copy()
 
+    def weighted_sum(self, a: Array, weights: Values, /) -> float:
+        """Return the inner product of the present values of `a` with weights, (scalars,) float64.
+
+        Raises:
+            TapeError: The tape does not use the array's memory.
+        """
+        a = self._own(a)
+        return float(weights @ self._buffer(a).view(a).ravel().astype(np.float64, copy=False))
+
     def set(self, a: Array, values: Any, /) -> None:
         """Replace the present values of `a`, before the record that runs next.
 
