@@ -106,6 +106,15 @@ def test_records_that_do_not_depend_on_the_input_do_not_run_again(ran):
     assert ran == [(1, 2), (3, 6)]
 
 
+def test_a_second_run_on_the_values_of_the_tape_repeats_every_record(ran):
+    tape, *_ = two_branches()
+    shadow = forward_only(tape)
+    for run in (lambda: shadow.forward(0), lambda: moved(shadow, {}), lambda: shadow.forward(0)):
+        ran.clear()
+        run()
+        assert ran == [(0, 6)]
+
+
 def test_a_replay_that_may_run_backward_repeats_every_record(ran):
     tape, x, _, loss = two_branches()
     shadow = Shadow(tape.tracker)

@@ -269,8 +269,8 @@ class Shadow(ShadowState):
 
     def _rerun(self, inputs: frozenset[Buffer]) -> Rerun | None:
         """Return the records to run again with other inputs after a complete run; None if all have to."""
-        if self._standing is None:
-            return None
+        if self._standing is None or not (self._standing or inputs):
+            return None  # a second run on the same values shows if they repeat, and how long a run takes
         found = self._dependent.of(self._standing | inputs)
         if found is None or not all(self._buffers[buffer].is_stale for buffer in found.kept):
             return None  # something has read, and so restored, what is to be kept
