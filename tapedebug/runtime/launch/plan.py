@@ -41,6 +41,8 @@ Slots = tuple[tuple[int, int], ...]
 
 NOTHING: frozenset[int] = frozenset()
 NOTHING_SAID: frozenset[str] = frozenset()
+OFTEN = 500
+"""Number of launches after which a kernel is called in a way that takes 0.2 ms to prepare, once a process."""
 CHECKED = frozenset({BOUNDS})
 """Diagnostics of checks and other private runs: they must not access memory outside arrays."""
 
@@ -217,7 +219,7 @@ class KernelPlan(LaunchPlan):
 
     Attributes:
         plain: True if no launch overwrites values that its own adjoint needs, and no array is a gradient.
-        run: The forward entry.
+        run: The forward entry, from `OFTEN` launches on as a built-in function.
         large: The runner for many threads.
         least: Number of threads from which `large` is used.
         floats: Array parameters of floats, which can have adjoints.
@@ -317,14 +319,29 @@ class KernelPlan(LaunchPlan):
             tests, self.large = self.large, self.large.plain
             self.tested = tests.packing(self.packed, self.written)
             self.fitted = tests.packing(self.fitted, self.written)
-        self.run = (
-            self.large.entry if type(self.large) is ParallelEntry else self.large
-        )  # compiled on the first call
+        self.run: Runner = self.large
+        if type(self.large) is ParallelEntry:
+            self.run = self._counted(self.large.entry)  # compiled on the first call
         self.twins: dict[tuple[bool, frozenset[str], bool], Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.recorder: Recorder | None = None
         self.notes: dict[Any, Any] = {}
         self.tangents: dict[tuple[Any, ...], Runner] = {}
+
+    def _counted(self, entry: Any) -> Runner:
+        """Return a function that runs an entry, and is replaced by a faster one if it is called often."""
+        left = OFTEN
+
+        def run(lo: int, hi: int, args: int) -> None:
+            nonlocal left
+            entry(lo, hi, args)
+            left -= 1
+            if left == 0 and isinstance(entry, Entry):
+                from tapedebug.compiler.direct_call import direct
+
+                self.run = direct(entry.settled())
+
+        return run
 
     def forward_run(self, f64: bool) -> Runner:
         """Return the forward entry, or its float64 twin (compiled on first use); neither prints."""

@@ -45,7 +45,7 @@ def record(tape, args, known, packed, site):
         budget.thin(tracker)
     {checks}
     start = perf_counter()
-    (run if record.threads < least else large)(0, record.threads, id(packed) + HEADER)
+    (plan.run if record.threads < least else large)(0, record.threads, id(packed) + HEADER)
     record.elapsed = perf_counter() - start
     if watched:
         tracker.after(record)
@@ -87,7 +87,6 @@ def recorder_of(plan: KernelPlan) -> Recorder:
         "new": Record.__new__,
         "perf_counter": perf_counter,
         "plan": plan,
-        "run": plan.run,
     }
     plan.recorder = made = function_from_text("record", text, given)
     return made
