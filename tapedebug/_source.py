@@ -55,11 +55,19 @@ BETWEEN = frozenset({__name__.partition(".")[0], "IPython"})
 """Packages whose frames are never call sites: IPython runs between a cell and the magics of this package."""
 
 
+_last_user: list[CodeType | None] = [None]
+"""The code whose frame was a call site last."""
+
+
 def call_site(depth: int = 2, between: Container[str] = BETWEEN) -> Site:
     """Return the first frame that is in none of these packages, `depth` frames up or further."""
     frame: FrameType | None = sys._getframe(depth)
+    if frame is not None and frame.f_code is _last_user[0] and between is BETWEEN:  # most calls: a loop
+        return frame.f_code, frame.f_lasti
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] not in between:
+            if between is BETWEEN:
+                _last_user[0] = frame.f_code
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
     outer = sys._getframe(depth)

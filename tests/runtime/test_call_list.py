@@ -175,7 +175,7 @@ def test_rows_of_few_threads_run_together_and_of_many_one_after_the_other(
     packed[:, slots[1]] += [0, 8, 16]
     record, pulses = tape.records[0], []
     address, stride = packed.ctypes.data, packed.strides[0]
-    calls = CallList([record.plan.run] * 5, [2] * 5, [address] * 5, stride=stride, held=packed)
+    calls = CallList([record.plan.large.entry] * 5, [2] * 5, [address] * 5, stride=stride, held=packed)
     y.zero_()
     calls.run(rows=3, pulse=lambda: pulses.append(0))
     assert y.numpy().tolist() == x.numpy().tolist()
@@ -196,3 +196,22 @@ def test_a_tape_that_ran_backward_goes_away_at_once() -> None:
         assert [ref() for ref in gone] == [None, None]
     finally:
         gc.enable()
+
+
+def test_a_short_pass_that_runs_often_calls_entries_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_list, "OFTEN", 3)
+    tape, xs = chain(2)
+    seeds, found = {xs[2]: wp.ones(2)}, []
+    for _ in range(5):
+        tape.backward(grads=seeds)
+        found.append(xs[0].grad.numpy().tolist())
+        tape.zero()
+    assert tape._prepared is not None
+    calls = tape._prepared.calls
+    assert calls._direct is not None
+    assert {type(run).__name__ for run in calls._direct} == {"builtin_function_or_method"}
+    assert found == [[0.75] * 2] * 5
+    order: list[int] = []
+    calls[0] = counting(order, 7), 2, 0  # a call that is replaced is not called any more
+    tape.backward(grads=seeds)
+    assert order == [7]

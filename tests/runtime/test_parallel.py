@@ -320,4 +320,4 @@ def test_short_rows_do_not_run_in_lanes() -> None:
         wp.launch(doubled, (400, columns), [x, y])
     (plan,) = doubled.plans.values()
     entries = [schedule.entry for schedule in plan.large.scheduler.launches.values()]
-    assert [entry is plan.run for entry in entries] == [True, False]
+    assert [entry is plan.large.entry for entry in entries] == [True, False]

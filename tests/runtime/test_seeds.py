@@ -87,3 +87,32 @@ def test_whether_a_pass_begins_from_the_same_seeds_is_said_of_small_and_large_on
             tape.backward(grads={y: seed})
         found = [event.again for event in tape.tracker.log.events if event.kind == "backward"]
         assert found == [False, True, False, False]
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("size", [3, 5000], ids=["small", "large"])
+@pytest.mark.parametrize("step", [1, 2], ids=["contiguous", "with gaps"])
+def test_seeds_of_every_float_size_and_layout(kind: str, size: int, step: int) -> None:
+    """Small seeds are copied by their address, where they have a plain type and their gradient no gaps."""
+    dtype = getattr(wp, kind)
+
+    @wp.kernel
+    def double(x: wp.array(dtype=dtype), y: wp.array(dtype=dtype)):
+        i = wp.tid()
+        y[i] = x[i] + x[i]
+
+    x = wp.zeros(size, dtype=dtype, requires_grad=True)
+    whole = wp.zeros(size * step + 2, dtype=dtype, requires_grad=True)
+    y = whole[2::step]
+    with wp.Tape() as tape:
+        wp.launch(double, size, inputs=[x, y])
+    numbers = np.float32(np.arange(size) % 100)
+    given = wp.array(numbers, dtype=dtype)
+    for seed in (given, numbers, given):
+        tape.backward(grads={y: seed})
+        assert (np.float64(x.grad.numpy()) == 2.0 * numbers).all()
+        assert not np.float64(whole.grad.numpy()).any()
+        tape.zero()
+    given.zero_()  # a seed is a copy
+    ((_, kept),) = tape.backward_calls[-1].seeds.items()
+    assert (np.float64(kept) == numbers).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from tapedebug.runtime.launch.bounds_precheck import BoundsPrecheck
 from tapedebug.runtime.launch.call_list import CallList, Times
 from tapedebug.runtime.launch.finite_check import FiniteCheck
 from tapedebug.runtime.launch.plan import CHECKED, LaunchPlan, Runner, has_gradient
+from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import ZERO, Buffer, gradients
 from tapedebug.runtime.parallel import parallel_memcpy
@@ -49,6 +51,9 @@ FEW = 8
 
 That needs no copy, and to delay interrupts takes a microsecond or two.
 """
+
+SMALL = 4096
+"""Bytes of a seed up to which it is copied by its address."""
 
 SHORT = 0.2
 """Seconds of recorded forward work up to which a reverse pass finishes before an interrupt is handled."""
@@ -210,11 +215,12 @@ class Prepared:
         for record in tracker.records:
             record.times = self.times
         arrays = [*tracker.states]
-        self.memories = {(buffer := arrays[place].buffer): buffer.gradient() for place in outline.buffers}
+        memories: dict[Any, Any] = {(b := arrays[place].buffer): b.adjoint for place in outline.buffers}
+        self.memories = memories  # each buffer has one, or the outline would not fit
         self.leaves = input_grads_of([arrays[place] for place in outline.leaves])
         self.written = [arrays[place] for place in outline.written]
-        self.emptied = [arrays[place].buffer.gradient() for place in outline.emptied]
-        self.filled = [arrays[place].buffer.gradient() for place in outline.filled]
+        self.emptied = [memories[arrays[place].buffer] for place in outline.emptied]
+        self.filled = [memories[arrays[place].buffer] for place in outline.filled]
 
     def outputs(self, tracker: Tracker) -> Outputs:
         """Return the arrays with a gradient that the tape writes, by gradient memory.
@@ -282,7 +288,15 @@ class Prepared:
                 memory.fill = ZERO  # no write: the pass, which `run` has announced, consumed every element
         self.known_empty = True
 
-    def view(self, a: array) -> Values:
+    def begin_from(self, a: array, seed: Values) -> None:
+        """Write a seed to the gradient of an array."""
+        plain = seed.flags.c_contiguous and seed.dtype.isbuiltin == 1  # others may have no buffer
+        if plain and a.is_contiguous and seed.nbytes < SMALL:  # a view would take longer
+            ctypes.memmove(self.space.adjoint(a), address_of(seed), seed.nbytes)
+        else:
+            parallel_memcpy.copy(self._view(a), seed)
+
+    def _view(self, a: array) -> Values:
         """Return the gradient of an array that passes start from as a NumPy view, which is created once."""
         memory, view = self._views.get(a, (None, None))
         if view is None or memory is not a.buffer.adjoint:
@@ -377,7 +391,7 @@ def run(prepared: Prepared, seeds: SeedMap, leftovers: Mapping[array, int]) -> R
             memory.fill = None  # the part of `before_write` that memory needs which no tape uses
         try:
             for a, seed in prepared.lend(tracker, seeds).items():
-                parallel_memcpy.copy(prepared.view(a), values_of(seed))
+                prepared.begin_from(a, values_of(seed))
             prepared.run(tracker)
         finally:
             if found is not NOTHING:

@@ -17,6 +17,10 @@ from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.reverse.borrowed_seed import BorrowedSeed, may_borrow
 from tapedebug.runtime.tape.tracker import Tracker
 
+SMALL = 4096
+"""Bytes up to which an array of the right type and shape is copied at once: that takes as long as to look for
+memory that can be reused."""
+
 Values = np.ndarray[Any, Any]
 Seeds = dict[array, Values]
 SeedMap = dict[array, Values | BorrowedSeed]
@@ -89,6 +93,10 @@ def _memory(a: array, shape: tuple[int, ...], spare: SeedMap) -> Values:
 
 
 def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> Values | BorrowedSeed:
+    same = type(gradient) is array and gradient.dtype is a.dtype and gradient.shape == a.shape
+    if same and gradient.stop - gradient.start < SMALL:
+        copied: Values = gradient._numpy_view().copy()
+        return copied
     wanted = a.shape + types.value_shape(a.dtype)
     values = gradient._numpy_view() if isinstance(gradient, array) else np.asarray(gradient)
     if values.shape != wanted or not (values.dtype.kind in "iu" or is_float(values.dtype)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from types import FrameType
 from typing import Any
 
@@ -10,8 +9,6 @@ from tapedebug._names import Sighting, look_for, written_out
 from tapedebug.runtime.memory.array import array, range_key
 from tapedebug.runtime.tape.buffer_versions import RangeState
 from tapedebug.runtime.tape.tracker import Tracker
-
-_plan_of = attrgetter("plan")
 
 
 class ArrayNames:
@@ -40,9 +37,8 @@ class ArrayNames:
             return range_key(a) if state is None else state
 
         wanted: set[Any] = set(states.values())
-        records = tracker.records
-        if any([plan.idle for plan in set(map(_plan_of, records))]):
-            wanted.update(key(item.args[p]) for item in records for p in item.plan.idle)
+        if tracker.has_idle:
+            wanted.update(key(item.args[p]) for item in tracker.records for p in item.plan.idle)
         try:  # noqa: SIM105  # `contextlib.suppress` takes longer
             self._sightings = look_for(array, key, wanted, frame, states, again=True)
         except Exception:

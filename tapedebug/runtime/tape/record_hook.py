@@ -104,6 +104,8 @@ def _checks(plan: LaunchPlan, *, runs: bool) -> list[str]:
             "    watched = True",
             f"    tracker.catch_up_near(b{p}, s{p})",
         ]
+    if plan.idle:
+        lines += ["tracker.has_idle = True"]
     lines += ['if tracker.mode == "error" and not tracker.settled:', f"    tracker.refuse(record, {own})"]
     for p in plan.found:
         lines += [f"if not s{p}.defined:"]

@@ -91,6 +91,7 @@ class Tracker:
         arrivals: Arrays that were made of values from outside while the tape recorded, before it used them.
             At most `HOST_READS`.
         activated: Memory of the tape has got a gradient since it was used.
+        has_idle: A launch has an array that its kernel does not access.
         budget: The memory budget for copies, or None.
         foreign_reverse: The reverse of another engine that passes of the tape use where it differs, or None.
         watch: The `watch` of a buffer that refers to this tracker only.
@@ -116,7 +117,7 @@ class Tracker:
         self.host_reads: dict[Any, tuple[array, Event]] = {}
         self.early_reads: list[tuple[weakref.ref[Buffer], Event]] = []
         self.arrivals: list[Arrival] = []
-        self.activated = False
+        self.activated = self.has_idle = False
         self.foreign_reverse = None if process.foreign is None else process.foreign.reverse_of(mode)
         self.watch = (weakref.ref(self),)
         self.recording: EarlierRecording | None = None
