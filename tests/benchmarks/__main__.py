@@ -34,13 +34,16 @@ def table(figures: Figures) -> str:
 
 def beside_others(figures: Figures) -> str:
     """Launches beside busy processes; nothing where that was not measured."""
-    shown = [("", "alone, median", "busy, median", "busy, worst", "a Python loop: median, worst")]
+    shown = [("", "alone, median", "busy: median, longest, worst", "a Python loop")]
+
+    def three(figure: Figure) -> str:
+        return " ".join(map(duration, (figure.median, figure.longest, figure.max)))
+
     for what, size, idle, found in busy.pairs(figures):
-        loop = f"{duration(found[busy.LOOP].median)} {duration(found[busy.LOOP].max)}"
         for engine in found.keys() & {OURS, ALONE}:
             name = f"{what}, {size}, {engine}"
-            alone, beside = idle[engine], found[engine]
-            shown += [(name, duration(alone.median), duration(beside.median), duration(beside.max), loop)]
+            cells = duration(idle[engine].median), three(found[engine]), three(found[busy.LOOP])
+            shown.append((name, *cells))
     return "\n\n" + columns(shown) if len(shown) > 1 else ""
 
 

@@ -35,13 +35,13 @@ PROCESSES = {
 }  # fmt: skip
 """Our time over Warp's, of a whole process."""
 BUSY = 20.0
-"""The worst launch beside busy processes over the median of idle ones."""
+"""The longest launches beside busy processes over the median of idle ones."""
 KEPT = {launching.BESIDE: launching.RECORDED, launching.KEPT: launching.AGAIN}
 """Parts with a tape that is kept alive over the same arrays, and the same without it."""
 KEPT_MOST = 2.0
 """The time of the one over that of the other."""
-LOOPS = 2.0
-"""The worst launch over the worst of a loop that takes as long: what the scheduler does to both."""
+LOOPS = 1.5
+"""The longest launches over the longest of a loop that takes as long: what the scheduler does to both."""
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,11 @@ def _kept(figures: Figures) -> Iterator[Outcome]:
 
 def _beside_others(figures: Figures) -> Iterator[Outcome]:
     for what, size, idle, found in busy.pairs(figures):
-        alone = idle[OURS].median
-        bound = max(BUSY, LOOPS * found[busy.LOOP].max / alone)
-        message = f"{what} {busy.BUSY}, {size}: worst ÷ idle (or {LOOPS:g} × a Python loop)"
-        yield Outcome(message, (found[OURS].max / alone,) * 2, bound, False, "{:,.0f}".format)
+        alone, loop = idle[OURS].median, found[busy.LOOP].longest
+        if loop:  # older files have only the worst
+            bound = max(BUSY, LOOPS * loop / alone)
+            message = f"{what} {busy.BUSY}, {size}: longest ÷ idle (or {LOOPS:g} × a Python loop)"
+            yield Outcome(message, (found[OURS].longest / alone,) * 2, bound, False, "{:,.0f}".format)
 
 
 def _bits(figures: Figures) -> Iterator[Outcome]:

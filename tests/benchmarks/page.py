@@ -50,7 +50,7 @@ Jacobians, gradchecks and diagnoses (Warp's Jacobians are dense, and its `gradch
 kernels, which are right):"""
 BUSY = """\
 Launches while four processes spin beside them. A Python loop that takes as long as the launch shows \
-what the scheduler does to both:"""
+what the scheduler does to both, in turns; *longest* is the mean of the twenty longest calls:"""
 GOALS = """\
 What the suite must show, with ratios of minima and of medians (a goal is missed where both miss \
 it):"""
@@ -73,7 +73,13 @@ def tables(figures: Figures) -> Iterator[str]:
     rows = [row for case in checks for row in _beside_warp(figures, case, name=True)]
     yield markdown(("", *both), rows)
     yield BUSY
-    head = ("launch", "engine", "alone, median", "busy, median", "worst", "the loop, median", "worst")
+    times = ("median", "longest", "worst")
+    head = (
+        "launch",
+        "engine",
+        "alone, median",
+        *(f"{who}, {t}" for who in ("busy", "the loop") for t in times),
+    )
     yield markdown(head, _beside_others(figures))
     yield GOALS
     yield markdown(("goal", "minima", "medians", "bound", ""), goals.rows(goals.outcomes(figures)))
@@ -157,8 +163,10 @@ def _beside_others(figures: Figures) -> Iterator[tuple[str, ...]]:
         loop = found[busy.LOOP]
         for engine in [engine for engine in (OURS, ALONE) if engine in found]:
             alone, beside = idle[engine], found[engine]
-            seconds = (alone.median, beside.median, beside.max, loop.median, loop.max)
-            yield f"{what}, {size}", engine, *map(duration, seconds)
+            seconds = [alone.median]
+            for each in (beside, loop):
+                seconds += [each.median, each.longest, each.max]
+            yield f"{what}, {size}", engine, *(duration(each) if each else "" for each in seconds)
 
 
 def _cell(found: Found, engine: str) -> str:

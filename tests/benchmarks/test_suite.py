@@ -223,16 +223,23 @@ def test_launches_are_timed_beside_busy_processes(engines: Engines, monkeypatch:
 
 
 def test_what_takes_as_long_as_a_loop_beside_busy_processes_does_not_wait() -> None:
-    def found(worst: float, loop: float) -> list[Outcome]:
-        alone = dataclasses.replace(figure("busy", f"x forward, {busy.IDLE}", OURS, 1.0), max=1.0)
+    def found(longest: float, loop: float) -> list[Outcome]:
+        alone = figure("busy", f"x forward, {busy.IDLE}", OURS, 1.0)
         beside = figure("busy", f"x forward, {busy.BUSY}", OURS, 1.0)
         others = [
-            dataclasses.replace(beside, max=worst),
-            dataclasses.replace(beside, engine=busy.LOOP, max=loop),
+            dataclasses.replace(beside, longest=longest),
+            dataclasses.replace(beside, engine=busy.LOOP, longest=loop),
         ]
         return outcomes(Figures({}, [], [alone, *others]))
 
-    assert [o.holds for o in found(19.0, 1.0) + found(21.0, 1.0) + found(99.0, 50.0)] == [True, False, True]
+    assert [o.holds for o in found(19.0, 1.0) + found(21.0, 1.0)] == [True, False]
+    assert [o.holds for o in found(74.0, 50.0) + found(76.0, 50.0)] == [True, False]
+    assert not found(1.0, 0.0), "a file of before has only the worst, which is chance"
+
+
+def test_the_longest_calls_are_the_mean_of_twenty() -> None:
+    assert timing.summary([5.0, *[1.0] * 100, 3.0])["longest"] == (5.0 + 3.0 + 18.0) / 20
+    assert timing.summary([5.0, 1.0])["longest"] == 3.0
 
 
 @pytest.mark.slow

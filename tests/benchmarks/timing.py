@@ -110,10 +110,15 @@ def digits(value: float) -> str:
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
+LONGEST_CALLS = 20
+"""Number of the longest calls whose mean is kept."""
+
+
 def summary(seconds: list[float]) -> dict[str, Any]:
-    """Minimum, median, maximum, and of how many."""
+    """Minimum, median, maximum, the mean of the longest, and of how many."""
     return {
-        "min": min(seconds), "median": statistics.median(seconds), "max": max(seconds), "count": len(seconds)
+        "min": min(seconds), "median": statistics.median(seconds), "max": max(seconds), "count": len(seconds),
+        "longest": statistics.fmean(sorted(seconds)[-LONGEST_CALLS:]),
     }  # fmt: skip
 
 
