@@ -17,6 +17,7 @@ import shlex
 import stat
 import sys
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,12 @@ class Entry(ENTRY.__base__):  # type: ignore[misc, name-defined]
     def settled(self) -> Entry:
         """Return this entry: it is compiled (a `LazyEntry` may not be)."""
         return self
+
+    def direct(self) -> Callable[[int, int, int], None]:
+        """Return a function that does the same in a quarter of the time; it pays for many calls."""
+        from tapedebug.compiler.direct_call import direct
+
+        return direct(self.settled())
 
 
 def load(key: str, symbol: str, code: bytes) -> Entry:

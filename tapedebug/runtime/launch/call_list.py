@@ -190,9 +190,7 @@ class CallList:
         elif self._passes < OFTEN:
             self._passes += 1
             if self._passes == OFTEN:
-                from tapedebug.compiler.direct_call import direct
-
-                self._direct = [direct(run) if type(run) is Entry else run for run in self._runs]
+                self._direct = [run.direct() if type(run) is Entry else run for run in self._runs]
         runs = self._direct or self._runs
         before = perf_counter()
         for part, start in enumerate(starts[:-1]):

@@ -337,9 +337,7 @@ class KernelPlan(LaunchPlan):
             entry(lo, hi, args)
             left -= 1
             if left == 0 and isinstance(entry, Entry):
-                from tapedebug.compiler.direct_call import direct
-
-                self.run = direct(entry.settled())
+                self.run = entry.direct()
 
         return run
 
