@@ -13,6 +13,7 @@ import pytest
 import tapedebug as wp
 from tapedebug.compiler.llvm.simd import vectorize as translator
 from tapedebug.compiler.variant import Variant
+from tapedebug.lang.types import ArrayType
 from tests.compiler.generator import program
 from tests.compiler.harness import run, twin
 from tests.compiler.simd_comparison import (
@@ -379,9 +380,10 @@ def many_instructions(x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float), z: w
     z[i] = a
 
 
-def fetches(kernel: Any) -> list[int]:
+def fetches(kernel: Any, kind: str = "forward") -> list[int]:
     """Return how many bytes ahead of the accesses it prefetches, in order."""
-    text = kernel._text(Variant("forward", lanes=True))
+    arrays = frozenset(n for n, param in enumerate(kernel.params) if isinstance(param.type, ArrayType))
+    text = kernel._text(Variant(kind, frozenset() if kind == "forward" else arrays, lanes=True))
     assembly = translator.vectorize(text.code, "entry", replace(text.lanes, bits=512))
     calls = re.findall(r"call void @llvm.prefetch.p0\(ptr (%ahead\d+),", assembly)
     return [int(re.search(rf"{re.escape(call)} = .* i64 (\d+)", assembly)[1]) for call in calls]
@@ -392,6 +394,46 @@ def test_long_blocks_fetch_what_the_next_ones_access() -> None:
     line = [translator.AHEAD + 64 * k for k in range(3)]
     assert fetches(many_instructions) == [*line, line[0], *line]
     compare(many_instructions, 40, [uniform(40, 3), np.zeros(40), np.zeros((40, 3))], exact=False)
+
+
+@wp.kernel
+def nine_points(u: wp.array2d(dtype=float), out: wp.array2d(dtype=float)):
+    i, j = wp.tid()
+    if i > 0 and i < u.shape[0] - 1 and j > 0 and j < u.shape[1] - 1:
+        above = u[i - 1, j - 1] + 2.0 * u[i - 1, j] + u[i - 1, j + 1]
+        beside = 2.0 * u[i, j - 1] + 4.0 * u[i, j] + 2.0 * u[i, j + 1]
+        below = u[i + 1, j - 1] + 2.0 * u[i + 1, j] + u[i + 1, j + 1]
+        out[i, j] = (above + beside + below) / 16.0
+
+
+@wp.kernel
+def planes(u: wp.array3d(dtype=float), out: wp.array3d(dtype=float)):
+    i, j, k = wp.tid()
+    if i > 0 and i < u.shape[0] - 1 and j > 0 and j < u.shape[1] - 1 and k > 0 and k < u.shape[2] - 1:
+        across = u[i - 1, j, k] + u[i + 1, j, k] + u[i, j - 1, k] + u[i, j + 1, k]
+        out[i, j, k] = across + u[i, j, k - 1] + u[i, j, k + 1] - 6.0 * u[i, j, k]
+
+
+@wp.kernel
+def chain(x: wp.array(dtype=wp.vec3), far: int, y: wp.array(dtype=wp.vec3)):
+    i = wp.tid()
+    a = x[i]
+    for _ in range(12):
+        a = wp.cross(a, wp.vec3(a[1] + 0.1, a[2], a[0])) + a
+    y[i] = a + x[i + 1] + x[i + far]
+
+
+def test_what_follows_other_accesses_is_not_fetched_ahead() -> None:
+    """The last row of an array that a thread accesses is new to the caches, and within a row one access."""
+    ahead = translator.AHEAD
+    assert fetches(nine_points) == [ahead] * 2, "u[i + 1, …] and out"
+    assert fetches(nine_points, "adjoint") == [ahead] * 3, "out, and u[i + 1, …] in two branches"
+    assert fetches(planes) == [ahead] * 4, (
+        "u[i - 1, …], u[i, j + 1, k], u[i + 1, …] and out: planes are far apart"
+    )
+    vector = [ahead + 64 * k for k in range(3)]
+    assert fetches(chain) == vector * 3, "x[i + 1], x[i + far] and y"
+    compare(nine_points, (9, 40), [uniform(9, 40), np.zeros((9, 40))], exact=False)
 
 
 def test_threads_that_depend_on_their_order_are_not_in_lanes() -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tapedebug.compiler.generated_source import SimdLoop
+from tapedebug.compiler.llvm.simd.trailing_accesses import trailing_accesses
 
 
 class LoopNames:
@@ -28,6 +29,7 @@ class LoopNames:
         statements: How many statements the loop over threads has.
         loops: Whether there are loops among them.
         scattering: The elements that are read as indices of elements to which something is added, by `id`.
+        trailing: The elements that threads reach after others of the same array, by `id`.
     """
 
     def __init__(self, function: ast.FunctionDef, lanes: SimdLoop) -> None:
@@ -50,6 +52,7 @@ class LoopNames:
             for name, node in assignments
             if name in facts.indices and isinstance(node.value, ast.Subscript)
         )
+        self.trailing = trailing_accesses(body.body, self.first, self.many)
         self._names: dict[int, frozenset[str]] = {}
         self._born: dict[int, frozenset[str]] = {}
         self.varying = {loop, *facts.varying}

@@ -169,6 +169,10 @@ class Reductions(VectorValues):
         """Write a pending addition."""
         raise NotImplementedError
 
+    def _fetch(self, place: str, kind: str, count: int) -> None:
+        """Fetch what the next blocks of threads access, if that is worth it."""
+        raise NotImplementedError
+
     def _add_neighbours(self, pointer: str, ones: list[PendingStore]) -> None:
         """Additions of each thread to elements a few apart, as one addition to a stretch of memory.
 
@@ -256,6 +260,7 @@ class Reductions(VectorValues):
             else:
                 moved.append(value)
         target = self._at(carry.pointer, kind, start)
+        self._fetch(target, kind, self.width)
         old = self._value("", f"load {of}, ptr {target}, align {align}")[1]
         total = self._sum(kind, [old, self._sum(kind, moved)])
         self._write(f"store {of} {total}, ptr {target}, align {align}")

@@ -55,6 +55,8 @@ class VectorMemory(GatheredIndices):
         self.read: dict[tuple[str, str | None], dict[int, Operand]] = {}
         self.pending: dict[tuple[str, str | None], PendingStore] = {}
         self.scattered = 0
+        self.leads = True
+        """True if no other access has reached the memory of this one before."""
 
     # Elements
 
@@ -94,7 +96,17 @@ class VectorMemory(GatheredIndices):
             if len(ones) == 1:
                 self._make(register, ones[0])
             else:
+                self.leads = any(map(self._is_leading, ones))
                 self._add_neighbours(register, ones)
+
+    def _is_leading(self, one: PendingStore) -> bool:
+        """True if no other access reaches the elements of a store before it."""
+        targets = (
+            node.targets[0] if isinstance(node, ast.Assign) else node.target
+            for node in one.nodes.values()
+            if isinstance(node, ast.Assign | ast.AugAssign)
+        )
+        return any(id(target) not in self.names.trailing for target in targets)
 
     def _unless(self, line: LinearValue, straight: Callable[[], None], apart: Callable[[], None]) -> None:
         """Branch on whether integers count from lane to lane in this block."""
@@ -106,7 +118,7 @@ class VectorMemory(GatheredIndices):
 
         Processors look some hundred instructions ahead: not beyond the end of a long block.
         """
-        if self.mask is not None or self.loops:
+        if self.mask is not None or self.loops or not self.leads:
             return
         for start in range(0, count * alignment(kind), LINE):
             self.count += 1
@@ -125,6 +137,7 @@ class VectorMemory(GatheredIndices):
         pointer, kind = self._pointer(element)
         self.crowded = self.crowded or kind == "f64"
         index = self._expression(node.slice)
+        self.leads = id(node) not in self.names.trailing
         if scalar(index[0]) != "i64":
             raise TranslationError(f"an array is indexed with {index[0]}", node)
         if index[0] == "i64":
@@ -242,6 +255,7 @@ class VectorMemory(GatheredIndices):
 
     def _make(self, pointer: str, one: PendingStore) -> None:
         """Write a pending store or addition."""
+        self.leads = self._is_leading(one)
         if one.index[0] == "i64":
             self._to_one(pointer, one)
             return
@@ -337,6 +351,7 @@ class VectorMemory(GatheredIndices):
             if line.stride == 1:
                 self.linear_values[index[1]] = straight
                 old = self._load_contiguous(pointer, one.kind, straight)
+                self.leads = False  # the load has fetched what the store would
             else:
                 self.scattered += self.mask is None
                 old = self._gather(pointer, one.kind, index)
