@@ -31,6 +31,7 @@ import numpy as np
 
 import tapedebug as wp
 from tapedebug.diagnose import diagnose
+from tapedebug.trace import Trace
 from tests.benchmarks import page
 from tests.benchmarks.timing import duration, load
 
@@ -46,6 +47,8 @@ OVER, OVER_SECONDS = 0.2, 0.5
 """By how much a diagnosis may exceed its limit: a share of it, or seconds, whichever is more."""
 TIME_RATIO, LONG = 30.0, 1.0
 """The goal for the time of a diagnosis, in times that of a tape of more than `LONG` seconds."""
+SHORT, SOON = 0.1, 1.0
+"""The goal for the elapsed time until the verdict, of tapes of at most `SHORT` seconds."""
 PEAK_RATIO = 3.0
 """The goal for the memory of a diagnosis, in times that of its tape."""
 LEAST_TAPE = (3, 2)
@@ -109,8 +112,15 @@ def measured(elements: int, launches: int, max_seconds: float | None) -> dict[st
     tape, loss = record(elements, launches)
     tape.backward(loss)
     own = process_time() - began
+    verdicts: list[float] = []
+
+    def look(trace: Trace) -> None:
+        """Note the time of a verdict."""
+        if trace.verdict != "NOT CHECKED":
+            verdicts.append(perf_counter() - started)
+
     started, began = perf_counter(), process_time()
-    found = diagnose(tape, max_seconds=max_seconds, progress=False)
+    found = diagnose(tape, max_seconds=max_seconds, progress=False, so_far=look)
     seconds, wall = process_time() - began, perf_counter() - started
     return {
         "launches": launches,
@@ -118,6 +128,7 @@ def measured(elements: int, launches: int, max_seconds: float | None) -> dict[st
         "tape_seconds": own,
         "seconds": seconds,
         "wall": wall,
+        "verdict_after": verdicts[0] if verdicts else wall,
         "max_seconds": max_seconds,
         "verdict": found.verdict,
         "findings": [finding.rule for finding in found.findings],
@@ -165,7 +176,8 @@ def line(found: dict[str, Any]) -> str:
         f"{found['launches']:>7,} {found['elements']:>11,} {found['tape_seconds']:>10.3f} "
         f"{found['seconds']:>10.2f} {found['seconds'] / found['tape_seconds']:>7.1f} "
         f"{found['tape_memory']:>9.2f} {found['memory']:>9.2f} "
-        f"{found['memory'] / found['tape_memory']:>6.1f}  {found['verdict']}"
+        f"{found['memory'] / found['tape_memory']:>6.1f}  {found['verdict']} "
+        f"after {found['verdict_after']:.2f} s"
     )
 
 
@@ -181,7 +193,7 @@ def of_tapes(tapes: list[dict[str, Any]], least: float) -> str:
         size = size_of(found)
         if "seconds" not in found:
             rows.append(
-                (size, "", "", "", f"about {found['tape_memory']:,.0f} MB", "", "", "", "not measured")
+                (size, "", "", "", f"about {found['tape_memory']:,.0f} MB", "", "", "", "not measured", "")
             )
             continue
         own, memory = found["tape_memory"], found["memory"]
@@ -196,10 +208,11 @@ def of_tapes(tapes: list[dict[str, Any]], least: float) -> str:
                 f"{memory / own:.2f}",
                 f"{(memory - least) / own:.2f}",
                 found["verdict"],
+                duration(found["verdict_after"]),
             )
         )
     head = ("launches × elements", "tape", "diagnosis", "÷", "tape", "with its diagnosis", "÷")
-    return page.markdown((*head, f"less {least:.2f} MB", "verdict"), rows)
+    return page.markdown((*head, f"less {least:.2f} MB", "verdict", "after"), rows)
 
 
 def limited(found: dict[str, Any]) -> str:
@@ -266,10 +279,13 @@ def of_goals(tapes: list[dict[str, Any]], least: float) -> str:
     long = [found for found in known if found["tape_seconds"] > LONG]
     time = {size_of(found): found["seconds"] / found["tape_seconds"] for found in long}
     memory = {size_of(found): (found["memory"] - least) / found["tape_memory"] for found in known}
+    short = [found for found in known if found["tape_seconds"] <= SHORT]
+    verdict = {size_of(found): found["verdict_after"] for found in short}
     rows = []
     for name, bound, ratios in (
         (f"time of the diagnosis ÷ the tape's, tapes of more than {LONG:g} s", TIME_RATIO, time),
         (f"memory with the diagnosis, less {least:.2f} MB ÷ the tape's", PEAK_RATIO, memory),
+        (f"seconds until the verdict, tapes of at most {SHORT:g} s", SOON, verdict),
     ):
         size, worst = max(ratios.items(), key=lambda item: item[1], default=("", 0.0))
         if size:
@@ -337,8 +353,8 @@ def main() -> None:
         found = in_process(elements, launches, memory=True)
         least = found["memory"] - found["tape_memory"]
         message = (
-            f"Processor time, the median ratio of up to {ROUNDS} runs; load {began} at the start, {load()} "
-            "at the end."
+            f"Processor time, the median ratio of up to {ROUNDS} runs, and elapsed time until the verdict; "
+            f"load {began} at the start, {load()} at the end."
         )
         write("diagnoses", "\n\n".join((message, of_tapes(every, least), of_goals(every, least))))
 

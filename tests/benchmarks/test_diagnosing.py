@@ -11,6 +11,7 @@ def test_a_tape_is_diagnosed_within_a_limit_and_told() -> None:
     found = diagnosing.measured(8, 3, 30.0)
     assert found["verdict"] == "AGREE" and found["max_seconds"] == 30.0
     assert found["seconds"] > 0.0 and diagnosing.is_kept(found)
+    assert 0.0 < found["verdict_after"] < found["wall"]
     row = diagnosing.of_limits([found]).splitlines()[2]
     assert row.startswith("| 3 × 8 | 30 s | ") and f"| AGREE | {len(found['rules'])} | nothing |" in row
 
@@ -48,10 +49,17 @@ def test_a_table_tells_time_and_memory_beside_those_of_the_tape() -> None:
         "tape_memory": 3.0,
         "memory": 9.4,
         "verdict": "AGREE",
+        "verdict_after": 12.5,
     }
+    short = found | {"launches": 10, "tape_seconds": 0.05, "seconds": 1.5, "verdict_after": 0.5}
     left_out = {"launches": 10, "elements": 10**9, "tape_memory": 120_000.0}
     rows = diagnosing.of_tapes([found, left_out], 0.3).splitlines()[2:]
-    assert rows[0] == ("| 1,000 × 100 | 2.00 s | 50.0 s | 25.0 | 3.00 MB | 9.40 MB | 3.13 | 3.03 | AGREE |")
+    assert rows[0] == (
+        "| 1,000 × 100 | 2.00 s | 50.0 s | 25.0 | 3.00 MB | 9.40 MB | 3.13 | 3.03 | AGREE | 12.5 s |"
+    )
     assert "about 120,000 MB" in rows[1] and "not measured" in rows[1]
-    goals = diagnosing.of_goals([found, left_out], 0.3).splitlines()[2:]
+    goals = diagnosing.of_goals([found, short, left_out], 0.3).splitlines()[2:]
     assert goals[0].endswith("| 25.00 | ≤ 30 | holds |") and goals[1].endswith("| 3.03 | ≤ 3 | MISSED |")
+    assert goals[2] == (
+        "| seconds until the verdict, tapes of at most 0.1 s: worst (10 × 100) | 0.50 | ≤ 1 | holds |"
+    )
