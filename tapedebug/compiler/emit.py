@@ -135,7 +135,7 @@ class _Emitter(NativeWriter, TraceWriter):
         """Facts about the names in the text, if threads run in lockstep."""
         found = Uniformity(self.function)
         varying = {name for value, name in self.names.items() if found.differs(value)}
-        varying |= {f"next_{place}" for place in found.copies} | {f"base{tag}" for tag in found.bases}
+        varying |= {self._copy(value) for value in found.copies} | {f"base{tag}" for tag in found.bases}
         varying |= {"top"} if found.top else set()
         same = {value for value in invariant(self.function) if not self._is_guarded(value)}
         return NameFacts(
@@ -261,11 +261,16 @@ class _Emitter(NativeWriter, TraceWriter):
         pairs = moves_of(node)
         moves = [(self._name(carried), self._text(value)) for carried, value in pairs]
         if clash(pairs):
-            for place, (_, source) in enumerate(moves):
-                self._line(f"next_{place} = {source}")
-            moves = [(target, f"next_{place}") for place, (target, _) in enumerate(moves)]
+            copies = [self._copy(carried) for carried, _ in pairs]
+            for copy, (_, source) in zip(copies, moves, strict=True):
+                self._line(f"{copy} = {source}")
+            moves = [(target, copy) for copy, (target, _) in zip(copies, moves, strict=True)]
         for target, source in moves:
             self._line(f"{target} = {source}")
+
+    def _copy(self, carried: Value) -> str:
+        """Return the name of the next value of a variable; names of the user's end with a number."""
+        return f"{self._name(carried)}_next"
 
     def _for(self, node: For) -> None:
         self._enter(node)

@@ -391,6 +391,36 @@ def name_of_a_vector_and_of_counters(v: wp.array(dtype=wp.vec3), y: wp.array2d(d
     y[i, 0] += float(c)
 
 
+@wp.kernel
+def turns(x: wp.array(dtype=float), k: wp.array(dtype=int), n: int):
+    i = wp.tid()
+    a = x[i]
+    b = a * a
+    p = k[i]
+    q = 7
+    for _ in range(n):
+        a, b = b, a
+    while p < 5:
+        p, q = q, p
+    for _ in range(n + p):
+        a, b = b + a, a
+    x[i] = a
+    k[i] = p
+
+
+def test_variables_of_several_types_take_turns() -> None:
+    x, k = np.array([0.5, 1.5, 2.0]), np.array([1, 6, 4], np.int32)
+    for how in ({}, {"interpreted": True}, {"lanes": True}):
+        given = [x.astype(np.float32), k.copy(), 3]
+        run(turns, 3, given, **how)
+        np.testing.assert_array_equal(given[1], [7, 6, 7])
+        a, b = x * x, x  # after three turns
+        fibonacci = {9: (34, 55), 10: (55, 89)}
+        expected = [fibonacci[3 + p][1] * a[i] + fibonacci[3 + p][0] * b[i] for i, p in enumerate(given[1])]
+        np.testing.assert_allclose(given[0], expected, rtol=1e-6)
+    check_gradient(turns, 3, [x, k, 3])
+
+
 def test_iterations_may_begin_with_another_type_of_a_variable() -> None:
     """As in Warp, if each iteration assigns the name first."""
     v = np.random.default_rng(1).uniform(0.5, 1.5, (2, 3)).astype(np.float32)

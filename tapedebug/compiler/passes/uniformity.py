@@ -10,7 +10,6 @@ together (`moved`), and the tops of the stack that keeps values for the reverse 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field
 
@@ -46,21 +45,18 @@ class Uniformity:
     Attributes:
         function: The function.
         varying: The values that differ between threads.
-        copies: The copies of carried values that differ, by their numbers.
+        copies: The carried values of which copies that are made before they change differ.
         bases: The tags of loops where what is kept begins at places that differ between threads.
         top: Whether the end of what is kept does.
     """
 
     function: Function
     varying: set[Value] = field(default_factory=set)
-    copies: set[int] = field(default_factory=set)
+    copies: set[Value] = field(default_factory=set)
     bases: set[int] = field(default_factory=set)
     top: bool = False
 
     def __post_init__(self) -> None:
-        loops = [node for node in walk(self.function.body) if isinstance(node, For | While)]
-        clashing = [moves for moves in map(moves_of, loops) if clash(moves)]
-        self._copied = Counter(place for moves in clashing for place in range(len(moves)))
         before = -1
         while before != (before := self._size()):
             self._block(self.function.body, apart=False)
@@ -122,12 +118,10 @@ class Uniformity:
         self._add(c for c, init in zip(node.carried, node.inits, strict=True) if self.differs(init))
         moves = moves_of(node)
         copied = clash(moves)
-        for place, (carried, value) in enumerate(moves):
+        for carried, value in moves:
             source = self.differs(value)
-            if copied:
-                if source or (inside and self._copied[place] > 1):
-                    self.copies.add(place)
-                source = place in self.copies
+            if copied and source:
+                self.copies.add(carried)
             if source or outside or inside:
                 self.varying.add(carried)
         self._add(r for r, c in zip(node.results, node.carried, strict=True) if c in self.varying)
