@@ -1,10 +1,12 @@
 """Compile times of a kernel against its length, for each kind of program made of it, beside warp-lang.
 
     python -m tests.benchmarks.compile_growth --lines 50 200 800 --warp 50 200
+    python -m tests.benchmarks.compile_growth --loops 25 100 400 --warp 25 100
 
 Each figure is processor time in a process of its own with an empty cache. The kernels are those of
-`compile_times`: vec3 arithmetic, with a branch every ten lines. Warp compiles both directions at once. The
-last column is the exponent p of times that grow as lines ** p, between the two longest kernels measured.
+`compile_times`: vec3 arithmetic, with a branch every ten lines; or, with `--loops`, one loop after the other,
+with three statements on vec3 in each. Warp compiles both directions at once. The last column is the exponent
+p of times that grow as lines ** p, between the two longest kernels measured.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import math
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.benchmarks.compile_times import ARRAYS, PROGRAM, body, start
@@ -32,6 +35,12 @@ TARGETS = {
     "float64 adjoint in lanes": "adjoint(ALL, f64=True, lanes=True)",
 }
 """The programs that are compiled from a kernel, and the call of the kernel that compiles each."""
+LOOP = """
+    for _ in range({trips}):
+        l{k} = wp.length(v) + 1.0
+        v = v - wp.cross(x, v) * (s / l{k})
+        x = x + v * s
+    x = wp.vec3(x[0], wp.max(x[1], 0.0), x[2])"""
 SCRIPT = """import json
 import time
 
@@ -55,21 +64,27 @@ print(json.dumps([b - a for a, b in zip(clocks, clocks[1:])]))
 """
 
 
-def ours(lines: int, target: str, folder: Path) -> tuple[float, float]:
-    """Return seconds of lowering a kernel of so many lines, and of compiling one program from it."""
+def loops(count: int) -> str:
+    """Return the body of a kernel with so many loops, each of which runs as often as an array is long."""
+    steps = (LOOP.format(k=k, trips=f"{'abc'[k % 3]}.shape[0]") for k in range(count))
+    return "".join(["    x = a[i]\n    v = b[i]", *steps, "\n    c[i] = x"])
+
+
+def ours(size: int, write: Callable[[int], str], target: str, folder: Path) -> tuple[float, float]:
+    """Return seconds of lowering a kernel with a body of some size, and of compiling one program from it."""
     path = folder / "kernel.py"
-    path.write_text(SCRIPT.format(arrays=ARRAYS, body=body(lines), call=TARGETS[target]), encoding="utf-8")
-    (lowering, compiling), _ = run(path, folder / f"{lines}-{target.replace(' ', '-')}")
+    path.write_text(SCRIPT.format(arrays=ARRAYS, body=write(size), call=TARGETS[target]), encoding="utf-8")
+    (lowering, compiling), _ = run(path, folder / f"{size}-{target.replace(' ', '-')}")
     return lowering, compiling
 
 
-def warps(lines: int, folder: Path) -> float:
+def warps(size: int, write: Callable[[int], str], folder: Path) -> float:
     """Return the seconds of Warp's first launch and reverse pass, for which it compiles both directions."""
     path = folder / "on_warp.py"
     apart = '(module="unique")'
-    text = PROGRAM.format(engine=WARP, arrays=ARRAYS, body=body(lines), other_module=apart)
+    text = PROGRAM.format(engine=WARP, arrays=ARRAYS, body=write(size), other_module=apart)
     path.write_text(text, encoding="utf-8")
-    forward, backward, _, _ = start(path, folder / f"warp-{lines}")
+    forward, backward, _, _ = start(path, folder / f"warp-{size}")
     return forward.used + backward.used
 
 
@@ -84,29 +99,34 @@ def exponent(seconds: dict[int, float]) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Print the table: a line for each program, a column for each length."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lines", type=int, nargs="+", default=[50, 200, 800, 2000, 5000])
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--lines", type=int, nargs="+", default=[50, 200, 800, 2000, 5000])
+    sizes.add_argument("--loops", type=int, nargs="+", help="kernels of so many loops instead")
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
     parser.add_argument("--warp", type=int, nargs="*", default=[50, 200, 800], help="lengths for Warp")
     options = parser.parse_args(arguments)
+    unit, measured, write = (
+        ("loops", options.loops, loops) if options.loops else ("lines", options.lines, body)
+    )
     table: dict[str, dict[int, float]] = {
         name: {} for name in ("lowering", *options.targets, "Warp, both directions")
     }
     with tempfile.TemporaryDirectory() as name:
-        for lines in options.lines:
+        for size in measured:
             lowerings = []
             for target in options.targets:
-                lowering, table[target][lines] = ours(lines, target, Path(name))
+                lowering, table[target][size] = ours(size, write, target, Path(name))
                 lowerings.append(lowering)
-            table["lowering"][lines] = min(lowerings)
-            if lines in options.warp:
-                table["Warp, both directions"][lines] = warps(lines, Path(name))
-            done = (f"{key} {duration(of[lines])}" for key, of in table.items() if lines in of)
-            print(f"{lines} lines: {', '.join(done)}", flush=True)
+            table["lowering"][size] = min(lowerings)
+            if size in options.warp:
+                table["Warp, both directions"][size] = warps(size, write, Path(name))
+            done = (f"{key} {duration(of[size])}" for key, of in table.items() if size in of)
+            print(f"{size} {unit}: {', '.join(done)}", flush=True)
     cells = (
-        (key, *(duration(of[lines]) if lines in of else "" for lines in options.lines), exponent(of))
+        (key, *(duration(of[size]) if size in of else "" for size in measured), exponent(of))
         for key, of in table.items()
     )
-    print(columns([("lines", *map(str, options.lines), "exponent"), *cells]))
+    print(columns([(unit, *map(str, measured), "exponent"), *cells]))
     print(f"load {load()}")
 
 

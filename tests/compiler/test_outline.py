@@ -13,12 +13,17 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler import backend, objects
-from tapedebug.compiler.llvm import outline
+from tapedebug.compiler.llvm import machine, outline
+from tapedebug.compiler.llvm.chains import blocks_of, targets
 from tapedebug.compiler.llvm.instruction_types import UnknownType, size_of, type_of
-from tapedebug.compiler.llvm.outline import split_long_functions
+from tapedebug.compiler.llvm.outline import has_many_loops, split_long_functions
 from tapedebug.compiler.llvm.simd import vectorize
+from tests.benchmarks.compile_growth import loops as looping
 from tests.benchmarks.compile_times import ARRAYS, body
+from tests.compiler.generator import program
 from tests.compiler.simd_comparison import results
+from tests.compiler.test_generated import arguments, load
+from tests.sweeps import cases
 
 
 def mixed() -> Any:
@@ -68,46 +73,111 @@ def branching() -> Any:
     return many
 
 
+def leaving() -> Any:
+    """Return a new kernel with nested loops, of vectors and matrices, that are left in several ways."""
+
+    @wp.kernel(module="unique")
+    def many(x: wp.array(dtype=wp.vec3), k: wp.array(dtype=int), y: wp.array(dtype=wp.vec3)):
+        i = wp.tid()
+        a = x[i]
+        m = wp.mat33(1.0, 0.5, 0.0, 0.0, 1.0, 0.25, 0.125, 0.0, 1.0)
+        if k[i] == 7:
+            y[i] = a
+            return
+        for p in range(k[i] % 5):
+            m = m * 0.5 + wp.outer(a, m @ a) * 0.125
+            if m[0, 0] > 1.5:
+                break
+            for q in range(p):
+                a = wp.normalize(m @ a) * 0.75
+                if a[1] > 0.5:
+                    continue
+                a = a + wp.vec3(m[q % 3, 0], 0.0, 0.0)
+        b = wp.transpose(m) @ a
+        while wp.length(b) > 1.0:
+            b = b * 0.75
+            if b[2] > 2.0:
+                y[i] = b
+                return
+        for q in range(3):
+            for p in range(2):
+                m = m + wp.outer(b, a) * float(p - q) * 0.1
+            b = m @ b * 0.25
+        y[i] = a + m @ b
+
+    return many
+
+
 def found(
-    make: Any, length: int, part: int, monkeypatch: pytest.MonkeyPatch, *, lanes: bool = True
+    make: Any,
+    length: int,
+    part: int,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    lanes: bool = True,
+    loops: int = 10**9,
+    args: list[Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the results of a kernel, and the modules that were split."""
+    """Return the results of a kernel, and the modules that were split; before optimization with `loops`."""
     split: list[str] = []
 
-    def kept(assembly: str) -> str | None:
-        made = split_long_functions(assembly)
-        split.extend([made] if made is not None else [])
+    def kept(assembly: str, size: int | None = None) -> str | None:
+        made = split_long_functions(assembly, size)
+        split.extend([made] if made is not None and "@entry" in made else [])
         return made
 
     with monkeypatch.context() as patched:
+        patched.setattr(machine, "UNROLLED", 0)
+        patched.setattr(outline, "LOOPS", loops)
         patched.setattr(outline, "LONG", length)
         patched.setattr(outline, "PART", part)
+        patched.setattr(outline, "PART_WITH_LOOPS", 2 * part)
         patched.setattr(outline, "split_long_functions", kept)
         patched.setattr(backend, "cached", lambda key: None)
         patched.setattr(objects, "write", lambda *given: None)
         patched.setattr(objects, "_loaded", {})
-        rng = np.random.default_rng(2)
-        args = [rng.normal(size=(37, 3)), rng.integers(0, 30, 37).astype(np.int32), np.zeros((37, 3))]
-        found = results(make(), 37, args, f64=True, lanes=lanes, replay=frozenset())
+        found = results(make(), 37, args or _arguments(), f64=True, lanes=lanes, replay=frozenset())
     return found, split
 
 
+def _arguments() -> list[Any]:
+    rng = np.random.default_rng(2)
+    return [rng.normal(size=(37, 3)), rng.integers(0, 30, 37).astype(np.int32), np.zeros((37, 3))]
+
+
 @pytest.mark.parametrize("lanes", [True, False])
-@pytest.mark.parametrize("make", [mixed, branching])
+@pytest.mark.parametrize("make", [mixed, branching, leaving])
 def test_split_code_gives_the_same_numbers(make: Any, lanes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, none = found(make, 10**9, 400, monkeypatch, lanes=lanes)
     assert not none
-    parts, split = found(make, 40, 23, monkeypatch, lanes=lanes)
+    after, split = found(make, 40, 23, monkeypatch, lanes=lanes)
     assert len(split) == 3
-    assert whole.keys() == parts.keys() == {"forward", "adjoint", "tangent"}
+    before, split = found(make, 40, 23, monkeypatch, lanes=lanes, loops=1)
+    assert len(split) > 3
+    assert whole.keys() == before.keys() == after.keys() == {"forward", "adjoint", "tangent"}
     for kind, arrays in whole.items():
-        for one, other in zip(arrays, parts[kind], strict=True):
-            np.testing.assert_array_equal(one, other, err_msg=kind)
+        for one, *others in zip(arrays, before[kind], after[kind], strict=True):
+            for other in others:
+                np.testing.assert_array_equal(one, other, err_msg=kind)
+
+
+@pytest.mark.parametrize("seed", range(cases(full=40, sample=2)))
+def test_long_random_kernels_give_the_same_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = program(seed, 90, crossing=seed % 2 == 1)
+    args = arguments(np.random.default_rng(seed), 37)
+    for lanes in (False, True):
+        give = functools.partial(found, lambda: load(source), monkeypatch=monkeypatch, lanes=lanes, args=args)
+        whole, none = give(10**9, 400)
+        parts, split = give(60, 30, loops=1)
+        assert split and not none
+        for kind, arrays in whole.items():
+            for one, other in zip(arrays, parts[kind], strict=True):
+                np.testing.assert_array_equal(one, other, err_msg=kind)
 
 
 def test_bodies_of_loops_are_split_within_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     _, split = found(branching, 40, 23, monkeypatch)
-    assert all("%td1.frame = alloca" in each for each in split)
+    assert all("%td0.1.frame = alloca" in each for each in split)
 
 
 KERNEL = """import tapedebug as wp
@@ -141,8 +211,8 @@ def test_functions_do_not_grow_with_a_kernel(
     for lines in (40, 120):
         lengths: list[int] = []
 
-        def kept(assembly: str, lengths: list[int] = lengths) -> str | None:
-            made = split_long_functions(assembly)
+        def kept(assembly: str, size: int | None = None, lengths: list[int] = lengths) -> str | None:
+            made = split_long_functions(assembly, size)
             lengths += lengths_of(assembly if made is None else made)
             return made
 
@@ -155,6 +225,57 @@ def test_functions_do_not_grow_with_a_kernel(
     assert 2.4 < many / few < 3.6
     assert long < 1.6 * short
     assert large / small < 3.6
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("forward", {}),
+        ("forward", {"lanes": True}),
+        ("adjoint", {"active": ALL}),
+        ("adjoint", {"active": ALL, "lanes": True}),
+        ("tangent", {"active": ALL, "f64": True}),
+    ],
+)
+def test_functions_that_are_optimized_do_not_grow_with_loops(
+    kind: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three times the loops are three times as many functions, with no more lines or loops in any of them."""
+    monkeypatch.setattr(machine, "UNROLLED", 0)
+    monkeypatch.setattr(outline, "LONG", 300)
+    monkeypatch.setattr(outline, "PART_WITH_LOOPS", 200)
+    monkeypatch.setattr(vectorize, "TWICE", 0)
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+    seen: list[str] = []
+    monkeypatch.setattr(machine, "_optimize", lambda module, **options: seen.append(str(module)))
+    counts = []
+    for loops in (20, 60):
+        path = tmp_path / f"kernel_{loops}.py"
+        path.write_text(KERNEL.format(arrays=ARRAYS, body=looping(loops)), encoding="utf-8")
+        getattr(runpy.run_path(str(path))["kernel"], kind)(**options)
+        functions = re.findall(r"(?ms)^define .*?^}", seen.pop())
+        counts.append((len(functions), max(map(len, functions)), max(map(loops_of, functions))))
+    (few, short, least), (many, long, most) = counts
+    assert 2.4 < many / few < 3.6
+    assert long < 1.6 * short
+    assert most <= least < 20
+
+
+def loops_of(function: str) -> int:
+    """Return the number of branches of a function that lead backward."""
+    chain = function.split("\n")
+    blocks = blocks_of(chain)
+    starts = {block.name: block.start for block in blocks}
+    return sum(starts[to] <= block.start for block in blocks for to in targets(chain, block))
+
+
+def test_kernels_with_few_loops_are_optimized_whole() -> None:
+    loop = "define void @f() {{\n{}\n}}"
+    blocks = "a{0}:\n  br i1 %c, label %a{0}, label %b{0}\nb{0}:\n  br label %c{0}\nc{0}:"
+    body = [blocks.format(n) for n in range(outline.LOOPS)]
+    assert has_many_loops(loop.format("\n".join(body)))
+    assert not has_many_loops(loop.format("\n".join(body[1:])))
+    assert not has_many_loops("\n".join(loop.format("\n".join(body[n:][:9])) for n in (0, 5)))
 
 
 def lengths_of(assembly: str) -> list[int]:

@@ -15,9 +15,10 @@ from dataclasses import field
 
 from tapedebug._dataclass import dataclass
 
-NAME = r'%(?:"[^"]*"|[-\w.$]+)'
+BARE_NAME = r'(?:"[^"]*"|[-\w.$]+)'
+NAME = f"%{BARE_NAME}"
 NAMES = re.compile(NAME)
-LABEL = re.compile(r'^("[^"]*"|[-\w.$]+):')
+LABEL = re.compile(rf"^({BARE_NAME}):")
 DEFINED = re.compile(rf"^  ({NAME}) = (.*)$")
 PHI = re.compile(rf"^  {NAME} = phi ")
 TERMINATOR = re.compile(r"^  (?:br|ret|switch|unreachable)\b")

@@ -88,11 +88,26 @@ def object_code(
     return bytes(target_machine(level).emit_object(module))
 
 
-def _split(module: Any) -> Any:
-    """Return a module whose long functions are split, for code generation in linear time."""
+def _split_before(module: Any) -> Any:
+    """Return a module whose functions with many loops are split, for optimization in linear time.
+
+    Variables become values first, because a part cannot keep them in the frame of another function.
+    """
     import llvmlite.binding as llvm
 
-    parts = outline.split_long_functions(str(module))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(module, _pass_builder())
+    return _split(module, outline.PART_WITH_LOOPS)
+
+
+def _split(module: Any, size: int | None = None) -> Any:
+    """Return a module whose long functions are split into parts of some size, to compile in linear time."""
+    import llvmlite.binding as llvm
+
+    parts = outline.split_long_functions(str(module), size)
     if parts is None:
         return module
     try:
@@ -150,6 +165,8 @@ def _optimized(
     for thing in (*module.functions, *module.global_variables) if keep else ():
         if not thing.is_declaration and thing.name != keep:
             thing.linkage = "internal"
+    if level and not unrolled and any(map(outline.has_many_loops, assembly)):
+        module = _split_before(module)
     _optimize(module, loops=loops, components=components, unrolled=unrolled, level=level)
     if components and level:
         try:
@@ -163,10 +180,17 @@ def _optimized(
 
 def _optimize(module: Any, *, loops: bool, components: bool, unrolled: bool, level: int = FULL) -> None:
     """Run the passes of a level of LLVM; `loops` and `components` are what is vectorised."""
+    builder = _pass_builder(level, loops=loops, components=components, unrolled=unrolled)
+    builder.getModulePassManager().run(module, builder)
+
+
+def _pass_builder(
+    level: int = FULL, *, loops: bool = False, components: bool = False, unrolled: bool = False
+) -> Any:
+    """Return LLVM's builder of pipelines of passes, with what each may do."""
     import llvmlite.binding as llvm
 
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization, options.slp_vectorization = loops, components
     options.loop_unrolling = unrolled
-    builder = llvm.create_pass_builder(target_machine(level), options)
-    builder.getModulePassManager().run(module, builder)
+    return llvm.create_pass_builder(target_machine(level), options)

@@ -1,10 +1,13 @@
-"""Splits long functions of optimized LLVM assembly into many, for code generation in linear time.
+"""Splits long functions of LLVM assembly into many, so that they compile in linear time.
 
 LLVM's register allocation and scheduling take more than quadratic time in the length of a function, and the
 statements of a kernel are one function: the adjoint of 2,000 statements on vectors took four minutes. So a
 long chain of instructions, with the branches and loops in it, becomes a sequence of calls, each of a function
 with some hundreds of instructions. Values that are used in another part pass through a frame in memory, as
 registers that do not suffice would. No instruction changes, so results are the same to the last bit.
+
+Functions are split after LLVM has optimized them as a whole. Only those with many loops are split before: the
+optimization of each loop takes time in proportion to the function that it is in.
 """
 
 from __future__ import annotations
@@ -17,13 +20,27 @@ from dataclasses import field
 
 from tapedebug._dataclass import dataclass
 from tapedebug.compiler.llvm import chains
-from tapedebug.compiler.llvm.chains import DEFINED, LABEL, NAME, NAMES, PHI, Block, Chain, Unsplittable
+from tapedebug.compiler.llvm.chains import (
+    BARE_NAME,
+    DEFINED,
+    LABEL,
+    NAME,
+    NAMES,
+    PHI,
+    Block,
+    Chain,
+    Unsplittable,
+)
 from tapedebug.compiler.llvm.instruction_types import TYPE, UnknownType, size_of, type_of
 
 LONG = 4000
 """Instructions of a chain from which on it is split."""
 PART = 800
 """Instructions of a part."""
+LOOPS = 16
+"""Loops of a function from which on it is split before it is optimized."""
+PART_WITH_LOOPS = 2000
+"""Instructions of a part of such a function, which optimization makes some 1,700."""
 FRAME = 1 << 21
 """Bytes of a frame from which on a function is not split: a stack may have few megabytes."""
 DEPTH = 8
@@ -35,6 +52,8 @@ NUMBERED = re.compile(r"%(\d+)\b")
 NUMBERED_LABEL = re.compile(r"^(\d+):")
 INCOMING = re.compile(rf"\[ (.*?), ({NAME}) \]")
 """A value of a phi, and the block that it comes from."""
+BRANCH = re.compile(rf"^(?:(?P<function>define )|(?P<at>{BARE_NAME}):)|label %(?P<to>{BARE_NAME})", re.M)
+"""The start of a function, a label, and the block that a branch leads to."""
 
 
 @dataclass
@@ -69,13 +88,33 @@ class _Frame:
         self._free.setdefault(size_of(slot.type), []).append(slot.offset)
 
 
-def split_long_functions(assembly: str) -> str | None:
+def has_many_loops(assembly: str) -> bool:
+    """True if a function of a module is to be split before it is optimized."""
+    passed: set[str] = set()
+    loops = 0
+    for match in BRANCH.finditer(assembly):
+        if match["function"]:
+            passed.clear()
+            loops = 0
+        elif match["at"]:
+            passed.add(match["at"])
+        else:
+            loops += match["to"] in passed
+            if loops == LOOPS:
+                return True
+    return False
+
+
+def split_long_functions(assembly: str, size: int | None = None) -> str | None:
     """Return a module with each long function split, or None if it has none, or one that cannot be split.
 
     Args:
         assembly: The text of a module, as LLVM prints it.
+        size: The number of instructions of a part, by default `PART`.
     """
     text = assembly.split("\n")
+    size = size or PART
+    names = next(name for name in map("td{}.".format, itertools.count()) if f"%{name}" not in assembly)
     special = {line.split(" = ")[0].removeprefix("attributes ") for line in text if SPECIAL.match(line)}
     found: list[str] = []
     changed = False
@@ -84,7 +123,7 @@ def split_long_functions(assembly: str) -> str | None:
             long = len(lines) > LONG and lines[0].startswith("define ")
             if long and special.intersection(lines[0].split()):
                 raise Unsplittable
-            parts = _split([_named(line) for line in lines]) if long else None
+            parts = _split([_named(line, names) for line in lines], names, size) if long else None
             changed |= parts is not None
             found += lines if parts is None else parts
     except (Unsplittable, UnknownType):
@@ -105,30 +144,32 @@ def _functions(lines: Sequence[str]) -> Iterator[list[str]]:
     yield list(lines[start:])
 
 
-def _named(line: str) -> str:
+def _named(line: str, names: str) -> str:
     """Return a line in which numbered values and labels have names: numbers must be consecutive."""
-    return NUMBERED_LABEL.sub(r"td.n\1:", NUMBERED.sub(r"%td.n\1", line))
+    return NUMBERED_LABEL.sub(rf"{names}n\1:", NUMBERED.sub(rf"%{names}n\1", line))
 
 
-def _split(lines: list[str], depth: int = 0) -> list[str] | None:
+def _split(lines: list[str], names: str, size: int, depth: int = 0) -> list[str] | None:
     """Return a function whose long chains are split, after its parts; None if it has no long chain.
 
     Args:
         lines: Its lines.
+        names: A text with which no value of the module begins, for names of new ones.
+        size: The number of instructions of a part.
         depth: The number of functions that it was already split from.
     """
     blocks = chains.blocks_of(lines)
     long = chains.long_chains(lines, blocks, LONG, nested=depth > 0)
     if not long or depth >= DEPTH:
         return None
-    function = _Function(lines, blocks, depth)
+    function = _Function(lines, blocks, f"%{names}{depth}.")
     result, parts = list(lines), []
     nbytes = 0
     renamed = {}
     for count, chain in reversed(list(enumerate(long))):
-        splitter = _Splitter(function, chain, f"{_name(lines[0])}.{count}")
+        splitter = _Splitter(function, chain, f"{_name(lines[0])}.{count}", size)
         for part in splitter.parts:
-            parts += (_split(part, depth + 1) if chain.within else None) or part
+            parts += (_split(part, names, size, depth + 1) if chain.within else None) or part
         result[chain.first : chain.last] = splitter.calls
         nbytes = max(nbytes, splitter.frame.nbytes)
         renamed[function.block_at(chain.last).name] = function.block_at(chain.first).name
@@ -175,9 +216,8 @@ class _Function:
         used: The values that a line uses, by the number of the line, without names of blocks.
     """
 
-    def __init__(self, lines: Sequence[str], blocks: Sequence[Block], depth: int) -> None:
-        self.lines, self.blocks = lines, blocks
-        self.prefix = f"%td{depth}."
+    def __init__(self, lines: Sequence[str], blocks: Sequence[Block], prefix: str) -> None:
+        self.lines, self.blocks, self.prefix = lines, blocks, prefix
         self.frame = f"{self.prefix}frame"
         self.types = _parameters(lines[0])
         self.defined: dict[int, str] = {}
@@ -222,12 +262,12 @@ class _Splitter:
         follows: The next place after each of the chain but the last.
     """
 
-    def __init__(self, function: _Function, chain: Chain, name: str) -> None:
+    def __init__(self, function: _Function, chain: Chain, name: str, size: int) -> None:
         self.function = function
         self.frame = _Frame()
         self.parts: list[list[str]] = []
         self.calls: list[str] = []
-        bounds = list(itertools.pairwise(chain.parts(PART)))
+        bounds = list(itertools.pairwise(chain.parts(size)))
         self.follows = dict(itertools.pairwise(chain.places))
         self.home = {
             function.defined[n]: part
@@ -301,7 +341,7 @@ class _Part:
     def __init__(self, splitter: _Splitter, part: int, start: int, stop: int, name: str) -> None:
         self.splitter, self.part = splitter, part
         self.function = function = splitter.function
-        self.lines = [f'define internal void @"{name}"(ptr noalias {function.frame}) nounwind {{']
+        self.lines = [f'define internal void @"{name}"(ptr noalias {function.frame}) noinline nounwind {{']
         self._known: set[str] = set()
         self._local: dict[tuple[str, str], str] = {}
         self._loaded: set[str] = set()
