@@ -41,8 +41,8 @@ Slots = tuple[tuple[int, int], ...]
 
 NOTHING: frozenset[int] = frozenset()
 NOTHING_SAID: frozenset[str] = frozenset()
-OFTEN = 500
-"""Number of launches after which a kernel is called in a way that takes 0.2 ms to prepare, once a process."""
+OFTEN = 1000
+"""Number of launches after which a kernel is called in a way that takes 0.5 ms to prepare, once a process."""
 CHECKED = frozenset({BOUNDS})
 """Diagnostics of checks and other private runs: they must not access memory outside arrays."""
 
