@@ -12,7 +12,9 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.autograd import EndToEnd, end_to_end, gradcheck_tape
+from tapedebug.autograd.subjects.long_vectors import BLOCK
 from tapedebug.autograd.tapes.end_to_end import _inputs
+from tapedebug.runtime.replay.shadow import Shadow
 from tests.autograd import kernels as k
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "notebooks"))
@@ -35,6 +37,52 @@ def overwritten(mode: str) -> tuple[wp.Tape, Any, Any, Any]:
         wp.launch(k.identity, 3, [c], [a])
         wp.launch(k.total, 3, [b, loss])
     return tape, loss, a, c
+
+
+def scaled(size: int, mode: str) -> tuple[wp.Tape, Any]:
+    """A tape of two launches on vectors of `size` elements."""
+    x, y = k.vector(np.linspace(0.1, 0.9, size)), k.vector(np.zeros(size))
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape(on_overwrite=mode) as tape:
+        wp.launch(step, size, [x, y, 2.0])
+        wp.launch(k.total, size, [y, loss])
+    tape.backward(loss)
+    return tape, loss
+
+
+@pytest.mark.parametrize("mode", ["preserve", "ignore"])
+@pytest.mark.parametrize("size", [5, BLOCK + 1])
+def test_float64_loss_and_gradients_come_from_one_run(
+    size: int, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tape, loss = scaled(size, mode)
+    made: list[list[Any]] = []
+    before, forward = Shadow.__init__, Shadow.forward
+
+    def noted(self: Shadow, *args: Any) -> None:
+        made.append([args[1:], 0])
+        self.number = len(made) - 1  # type: ignore[attr-defined]
+        before(self, *args)
+
+    def counted(self: Shadow, start: int = 0, stop: int | None = None, **options: Any) -> Shadow:
+        if stop != start:
+            made[self.number][1] += 1  # type: ignore[attr-defined]
+        return forward(self, start, stop, **options)
+
+    monkeypatch.setattr(Shadow, "__init__", noted)
+    monkeypatch.setattr(Shadow, "forward", counted)
+    result = end_to_end(tape, loss)
+    assert result.verdict == "AGREE"
+    assert result.dot_product is not None and result.dot_product.agrees
+    wide = [runs for dtype, runs in made if dtype and dtype[0] is not None]
+    assert len(made) - len(wide) == 1, "the loss and the gradient in float32"
+    # Tangents; the reverse run of the dot-product test, unless the gradients go on from it; loss and
+    # gradients, at the inputs and at three others; gradients that see what memory holds; a run to be timed if
+    # the loss is that of the dot-product test's run; differences.
+    once = size > BLOCK and mode == "preserve"
+    expected = [0] + [1] * (not once) + [4] + [1] * (mode == "ignore" or once)
+    assert wide[:-1] == expected
+    assert len(wide) == len(expected) + 1
 
 
 def test_preserve_agrees_where_ignore_is_wrong() -> None:

@@ -117,16 +117,29 @@ class ShadowProgram:
     def outputs_before_reverse(self, *, double: bool = False) -> dict[Port, Floats]:
         """Run forward as recorded; `pull` in the same precision, without other inputs, goes on from there.
 
-        In float64 that is a `preserved` one.
+        In float64 that is a `preserved` one, and `values` needs no other replay afterwards.
         """
         use: Use = ("backward", double, "versions" if double else self.consume)
         shadow = self._replay(use)
-        if double and isinstance(shadow, Shadow) and shadow.reverses_in_parts:
-            return self.evaluate(NOWHERE)  # `pull` starts over
-        shadow = self._run(use, NOWHERE)
+        if not (double and self.stands_before_reverse()):
+            self._displace(use, NOWHERE)
+            if double:
+                self.read_values(shadow, self.inputs)
+            if double and isinstance(shadow, Shadow) and shadow.reverses_in_parts:  # `pull` starts over
+                shadow.forward_only = True
+                try:
+                    shadow.forward(0)
+                finally:
+                    shadow.forward_only = False
+            else:
+                self._run(use, NOWHERE)
         return {
             port: shadow.values(port.array).ravel().astype(np.float64, copy=False) for port in self.outputs
         }
+
+    def stands_before_reverse(self) -> bool:
+        """True if a replay in float64 is at the end of a run as recorded, for a `preserved` reverse run."""
+        return self._at.get(("backward", True, "versions")) is NOWHERE
 
     def pull(
         self,

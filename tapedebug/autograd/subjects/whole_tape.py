@@ -64,8 +64,7 @@ class WholeTape(ShadowProgram):
         preserves: Its reverse pass sees the values of the forward pass.
         notes: What could not be covered.
         blind: Why no verdict can be had; empty where one can.
-        base_seconds: The seconds that the run of `base` took, as `timed` returns them.
-        hurried: Time is limited: no run of the tape is made that another one can replace, which takes memory.
+        base_seconds: The seconds of the run of `base`, as `timed` returns them; None if it needed none.
         meant: Functions whose gradients are meant to differ (`func_grad(…, differs=True)`): differences of
             the loss do not see those gradients.
     """
@@ -82,7 +81,6 @@ class WholeTape(ShadowProgram):
         self.tape = tape
         self.seeds = dict(seeds)
         self.base_seconds: tuple[float, float] | None = None
-        self.hurried = False
         self._scatter: dict[Port, Floats] | None = None
         self._measured: dict[Hashable, Mapping[Port, Floats]] = {}
         self.has_tangents = tape.capability(Tangents) is not None
@@ -116,10 +114,11 @@ class WholeTape(ShadowProgram):
 
     @functools.cached_property
     def base(self) -> float:
-        """The objective in float64, with no input replaced."""
+        """The objective in float64, with no input replaced, from a run that `pull` goes on from."""
+        if self.stands_before_reverse():
+            return self.loss_before_reverse(double=True)
         found: list[float] = []
-        run = functools.partial(self.loss_before_reverse, double=True) if self.hurried else self.loss
-        self.base_seconds = timed(lambda: found.append(run()))
+        self.base_seconds = timed(lambda: found.append(self.loss_before_reverse(double=True)))
         return found[0]
 
     @property

@@ -102,14 +102,15 @@ def plan_directions(program: WholeTape, directions: int, max_seconds: float) -> 
         directions: Number of random directions that were requested for each input.
         max_seconds: The time limit of all displacements.
     """
-    wall, seconds = program.base_seconds or timed(program.loss)
+    first = program.base_seconds
+    wall, seconds = first or timed(program.loss)
     each = FITTED_RUNS if program.is_narrow else RUNS
     full = Effort.within(1e12, directions)
     inputs = program.inputs
     several = len(inputs) >= MANY
     needed = each * sum(full.of(port.size) for port in inputs)
     # The first run may have been disturbed, or compiled; time may be too short for another one.
-    if (several or needed * seconds > PATIENCE) and wall <= REPEATED * _time_limit.remaining():
+    if first and (several or needed * seconds > PATIENCE) and wall <= REPEATED * _time_limit.remaining():
         wall, seconds = map(min, zip((wall, seconds), timed(program.loss), strict=True))
     limit = max_seconds / wall
     if not several and needed * seconds <= PATIENCE:

@@ -259,33 +259,28 @@ def _check_inputs(
     checkpoint: Checkpoint | None,
     each: Callable[[InputCheck], Any],
 ) -> tuple[list[InputCheck], DotProduct | None, float, float, float | None]:
-    limited = program.hurried = _time_limit.remaining() < np.inf
+    limited = _time_limit.remaining() < np.inf
     # It needs less memory before the gradients; under a time limit the comparisons come first.
     dot = None if limited else _dot_test(program, checkpoint)
-    # The consumed gradient goes on from the end of a run in float32. If arrays are large, and time is not
-    # limited, it is computed after the float64 replays, which take most memory.
-    last = sum(port.size for port in program.inputs) > BLOCK and not limited
-    value = program.loss(single=True) if last else program.loss_before_reverse()
+    # Float64 replays take most memory: if time is not limited, nothing is kept for later while they exist.
+    wide = _float64_gradients(program, checkpoint) if program.inputs and not limited else None
+    value = program.loss_before_reverse()
     matches = program.matches_live()
     # The program's own run is the second one, if it gave the same to the bit.
     is_same = program.is_repeatable or (matches and program.found == value)
     again = value if is_same else program.loss(single=True)
     if value == again and not matches:
         program.notes.append(UNMATCHED)
-    consumed = None if last or not program.inputs else _consumed(program)
-    program.forget()
-    for port in program.inputs:
-        program.values(port)  # they are kept; a replay that stands at the beginning is not
+    if not program.inputs:
+        program.forget()
+        return [], dot, value, program.base, None
+    consumed = program.pull(program.seeds, compacted=True)
     program.forget()
     value64 = program.base
-    if not limited:
-        program.forget()  # under a time limit the gradients go on from there
-    if not program.inputs:
-        return [], dot, value, value64, None
     if limited and program.base_seconds is not None:
         # Else all that follows would be for nothing, and the time lacks where it could find something.
         _time_limit.ensure_processor(LEAST_RUNS * program.base_seconds[1], "comparing its gradients")
-    gradients = _gradients(program, consumed, checkpoint)
+    gradients = _gradients(program, consumed, *(wide or _float64_gradients(program, checkpoint)))
     retention.release()  # differences of the loss need no values that adjoints read
     plan = plan_directions(program, directions, max_seconds)
     program.notes += [plan.note] if plan.note else []
@@ -441,14 +436,11 @@ def _spread(
     return spread
 
 
-def _consumed(program: WholeTape) -> dict[Port, Floats]:
-    return program.pull(program.seeds, compacted=True)
-
-
-def _gradients(
-    program: WholeTape, consumed: Mapping[Port, Floats] | None, checkpoint: Checkpoint | None
-) -> Gradients:
-    """Return the gradients; the consumed one is computed last if it is not given."""
+def _float64_gradients(
+    program: WholeTape, checkpoint: Checkpoint | None
+) -> tuple[Mapping[Port, Floats], Mapping[Port, Floats], Mapping[Port, Floats]]:
+    """Return `same`, `exact` and `spread` of `Gradients`, from the run in which the loss is computed."""
+    _ = program.base
     seeds = program.seeds
     exact = program.pull(seeds, double=True, preserved=True)
     same = exact if program.preserves else program.pull(seeds, double=True)
@@ -459,9 +451,17 @@ def _gradients(
         else _spread(program, exact, checkpoint)
     )
     program.forget()
-    if consumed is None:
-        consumed = _consumed(program)
-        program.forget()
+    return same, exact, spread
+
+
+def _gradients(
+    program: WholeTape,
+    consumed: Mapping[Port, Floats],
+    same: Mapping[Port, Floats],
+    exact: Mapping[Port, Floats],
+    spread: Mapping[Port, Floats],
+) -> Gradients:
+    """Return the gradients of all inputs, with the sizes below which they are as good as zero."""
     least = {port: norm(negligible(program, port)) for port in program.inputs}
     promised = [dot_of_sizes(np.abs(exact[port]), program.values(port)) for port in program.inputs]
     scale = max([abs(program.base), *(size for size in promised if np.isfinite(size))])
