@@ -7,6 +7,7 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler.kernel import Kernel
+from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.replay.shadow import Shadow
 from tests.runtime.kernels import cube_in_place, drift, gather, move, scale, square, total
 from tests.runtime.test_replay import ping_pong, vector
@@ -190,3 +191,22 @@ def test_sums_over_threads():
     x, loss = vector(1, 2), wp.zeros(1, requires_grad=True)
     shadow = Shadow.for_launch(total, 2, [x, loss]).push({x: [1.0, 2.0], loss: [10.0]})
     assert shadow.tangent(loss).tolist() == [13]
+
+
+def test_only_tangents_of_an_earlier_push_are_cleared(monkeypatch):
+    x, y, z = (wp.array([1.0, 2.0], dtype=float, requires_grad=True) for _ in range(3))
+    with wp.Tape() as tape:
+        wp.launch(scale, 2, inputs=[x, y, 3.0])
+        wp.launch(scale, 2, inputs=[y, z, 2.0])
+    cleared = []
+    clear = parallel_memcpy.clear
+    monkeypatch.setattr(parallel_memcpy, "clear", lambda memory: (cleared.append(memory.size), clear(memory)))
+    shadow = Shadow(tape.tracker, wp.float64)
+    assert shadow.push({x: [1.0, 1.0]}).tangent(z).tolist() == [6.0, 6.0]
+    assert not cleared
+    assert shadow.push({y: [1.0, 1.0]}).tangent(z).tolist() == [0.0, 0.0]  # it is overwritten
+    assert shadow.tangent(x).tolist() == [0.0, 0.0]
+    assert cleared
+    other = Shadow(tape.tracker, wp.float64)
+    other.push(None).push({x: [1.0, 1.0]})
+    assert other.tangent(z).tolist() == [6.0, 6.0]

@@ -163,11 +163,13 @@ def _suspects(context: RuleContext, replay: Replay, sums: Sequence[Sum]) -> list
             for each, (before, added, exact) in zip(
                 wanted[index], _additions(replay.records[index], single, double, wanted[index]), strict=True
             ):
+                short = (exact != 0) & (np.abs(added) <= (1 - ADDITION_LOST) * np.abs(exact))
+                if each in found or not short.any():
+                    continue
                 atomic = _is_atomic(context, index, each.param)
                 threads = math.prod(replay.records[index].dim) if atomic else 1
-                small = (exact != 0) & (np.abs(exact) / threads < ADDITION_SMALL * _unit(before, added))
-                lost = small & (np.abs(added) <= (1 - ADDITION_LOST) * np.abs(exact))
-                if each not in found and bool(lost.any()):
+                unit = _unit(before[short], added[short])
+                if bool((np.abs(exact[short]) / threads < ADDITION_SMALL * unit).any()):
                     found.append(each)
     return found
 

@@ -218,6 +218,7 @@ class Shadow(ShadowState):
             self._pushes[way] = table, self._listed(table, calls)
         if tangents is not None:
             self._set_tangents(tangents)
+        self._has_pushed = True
         return self._run(self._pushes[way][1], start, stop, on_operation, moving=True)
 
     def _run(

@@ -52,6 +52,7 @@ class ShadowState:
         self._fixed: dict[array, Values | None] = {}
         self._found: dict[array, Values | None] = {}  # the values before they were set; None: those at first
         self._unused: array | None = None  # was set after the first record, and nothing has run since
+        self._has_pushed = False
         self._stale: list[ShadowBuffer] = []  # those whose restart was put off
         # The memory of the inputs that the last run replaced; None if that was no complete run.
         self._standing: frozenset[Buffer] | None = None
@@ -211,7 +212,7 @@ class ShadowState:
         self.lost = []
         given = [(self._own(a), values) for a, values in by_field(tangents, "replay: the tangent")]
         whole = {a.buffer for a, _ in given if _is_whole(a)}
-        for mine, copied in self._buffers.items():
+        for mine, copied in self._buffers.items() if self._has_pushed else ():  # else all are zero
             if copied.tangent is not None and mine not in whole:
                 parallel_memcpy.clear(copied.tangent)
         for a, values in given:
