@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import tapedebug as wp
 from tapedebug import _gc_pause
 from tapedebug._gc_pause import NEVER, PAUSE, lasting_objects, no_full_collections, rare_full_collections
+from tapedebug.compiler import backend, pipeline
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +66,28 @@ def test_full_collections_pause_for_a_multiple_of_their_duration(monkeypatch: py
         assert gc.get_threshold() == before
     finally:
         gc.enable()
+
+
+def test_no_full_collection_while_a_kernel_is_lowered_and_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @wp.kernel
+    def doubled(x: wp.array(dtype=float)):
+        i = wp.tid()
+        x[i] = 2.0 * x[i]
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            seen.append((name, gc.get_threshold()[2]))
+            return function(*args, **options)
+
+        return call
+
+    seen: list[tuple[str, int]] = []
+    monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
+    monkeypatch.setattr(pipeline, "lowered", noted("lowered", pipeline.lowered))
+    monkeypatch.setitem(backend.COMPILERS, "llvm", noted("compiled", backend.COMPILERS["llvm"]))
+    before = gc.get_threshold()
+    doubled.forward()
+    assert seen == [("lowered", NEVER), ("compiled", NEVER)]
+    assert gc.get_threshold() == before

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, 
 from tapedebug import _time_limit
 from tapedebug._config import config
 from tapedebug._errors import KernelNameError
+from tapedebug._gc_pause import no_full_collections
 from tapedebug._source import Span
 from tapedebug.compiler import backend, objects
 from tapedebug.compiler.diagnostics import Diagnostic
@@ -157,7 +158,7 @@ class AnalysisCache:
         entry = None if key is None else backend.cached(key)
         if entry is None:
             _time_limit.pulse()
-            with _time_limit.compilation():
+            with _time_limit.compilation(), no_full_collections():
                 made = text()
                 key, entry = backend.compiled(made, name)
             diagnostics = made.diagnostics

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tapedebug._errors import TapedebugError, TapedebugWarning
+from tapedebug._gc_pause import no_full_collections
 from tapedebug._lazy_module import lazy_module
 from tapedebug._source import Span
 from tapedebug.compiler import modules
@@ -81,16 +82,17 @@ class AnalyzedKernel(Definition):
 
     def _lower(self, cache: AnalysisCache, *, in_place: bool = False) -> Lowered:
         try:
-            return pipeline.lowered(
-                self.__name__,
-                self.origin,
-                self.signature,
-                self.python,
-                cache.captured,
-                max_unroll=cache.max_unroll,
-                in_place=in_place,
-                axes=self.least_axes,
-            )
+            with no_full_collections():
+                return pipeline.lowered(
+                    self.__name__,
+                    self.origin,
+                    self.signature,
+                    self.python,
+                    cache.captured,
+                    max_unroll=cache.max_unroll,
+                    in_place=in_place,
+                    axes=self.least_axes,
+                )
         except TapedebugError as error:
             if self.version:
                 error.notes = (f"in its version for {self.version}", *error.notes)
