@@ -1,25 +1,36 @@
 """The compiled part of running one launch on several threads: claiming chunks, waiting, adding up copies.
 
-A job is a table that any number of threads work through. Each claims the next call until none is left, so
-that a late thread has less to do, and no thread waits for one that has not begun.
+A job is a table that any number of threads work through. Each claims a call until none is left, so that a
+late thread has less to do, and no thread waits for one that has not begun. The thread that began the job
+takes calls from one end, helpers from the other: in launch after launch, each accesses about the same part of
+memory, which is in the caches of its own processor. What another processor has written last takes three
+times as long to read.
 """
 
 from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from tapedebug.compiler import backend
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Table = np.ndarray[Any, np.dtype[np.int64]]
 
 HEAD = 4
 """Words of a job before its calls: calls left (0), calls done (all), the packed arguments, 0. So it is before
 it begins; then the last is the call that the thread which began it has claimed, and which must wait."""
-CALL = 8
+CALL = 11
 """Words of a call: entry, first thread, the one after the last, its arguments (0 for the job's), how many
-calls must be done before it, memory that is zeroed first, how many bytes of it, one that is free. The last
-call is claimed first."""
+calls must be done before it, memory that is zeroed first, how many bytes of it, the numbers of the last and
+the first call of its stage, and how many calls of its stage were claimed from the last one on, and from the
+first one on (in its last call). Calls are numbered from 1; a stage is calls side by side that wait for the
+same ones. The stage with the last call is claimed first."""
 
 WORK = """{pause_declared}
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
@@ -43,7 +54,7 @@ no:
   ret i1 false
 }}
 
-define internal i64 @td.work(ptr %job, i64 %resumed, i64 %spins) nounwind {{
+define internal i64 @td.work(ptr %job, i64 %resumed, i64 %spins, i1 %helps) nounwind {{
 start:
   %done.at = getelementptr i64, ptr %job, i64 1
   %shared.at = getelementptr i64, ptr %job, i64 2
@@ -52,11 +63,29 @@ start:
 claim:
   %left = atomicrmw sub ptr %job, i64 1 seq_cst
   %some = icmp sgt i64 %left, 0
-  br i1 %some, label %claimed, label %none
+  br i1 %some, label %place, label %none
+place:
+  %left.scaled = mul i64 %left, {call}
+  %left.word = sub i64 %left.scaled, {before}
+  %any = getelementptr i64, ptr %job, i64 %left.word
+  %last.at = getelementptr i64, ptr %any, i64 7
+  %first.at = getelementptr i64, ptr %any, i64 8
+  %last = load i64, ptr %last.at
+  %first = load i64, ptr %first.at
+  %last.scaled = mul i64 %last, {call}
+  %last.word = sub i64 %last.scaled, {before}
+  %end = select i1 %helps, i64 10, i64 9
+  %counter.word = add i64 %last.word, %end
+  %counter = getelementptr i64, ptr %job, i64 %counter.word
+  %taken = atomicrmw add ptr %counter, i64 1 seq_cst
+  %from.last = sub i64 %last, %taken
+  %from.first = add i64 %first, %taken
+  %mine = select i1 %helps, i64 %from.first, i64 %from.last
+  br label %claimed
 claimed:
-  %number = phi i64 [ %resumed, %start ], [ %left, %claim ]
-  %scaled = mul i64 %number, 8
-  %word = sub i64 %scaled, 4
+  %number = phi i64 [ %resumed, %start ], [ %mine, %place ]
+  %scaled = mul i64 %number, {call}
+  %word = sub i64 %scaled, {before}
   %call = getelementptr i64, ptr %job, i64 %word
   %needs.at = getelementptr i64, ptr %call, i64 4
   %needs = load i64, ptr %needs.at
@@ -107,12 +136,12 @@ working:
   br i1 %leads, label %lead, label %help
 lead:
   %kept = load i64, ptr %kept.at
-  %lead.held = call i64 @td.work(ptr %job, i64 %kept, i64 %spins)
+  %lead.held = call i64 @td.work(ptr %job, i64 %kept, i64 %spins, i1 false)
   store i64 %lead.held, ptr %kept.at
   br label %worked
 help:
   %begun = phi i64 [ %resumed, %working ], [ 0, %idle ]
-  %help.held = call i64 @td.work(ptr %job, i64 %begun, i64 %spins)
+  %help.held = call i64 @td.work(ptr %job, i64 %begun, i64 %spins, i1 true)
   %none.left = icmp eq i64 %help.held, 0
   br i1 %none.left, label %idle, label %late
 idle:
@@ -275,6 +304,28 @@ define void @{symbol}(i64 %lo, i64 %hi, ptr %args) nounwind {
 Work = Callable[[int, int, int, int, int], int]
 
 
+def new_job(calls: Iterable[tuple[int, int, int, int]], args: int = 0) -> Table:
+    """Return a job, before it begins.
+
+    Args:
+        calls: In the order in which one thread takes them: entry, first thread, the one after the last, and
+            how many calls must be done before it. Calls that wait for the same ones are side by side.
+        args: The address of the packed arguments.
+    """
+    import numpy as np
+
+    rows = np.array(list(calls), dtype=np.int64)[::-1]
+    count = len(rows)
+    job = np.zeros(HEAD + count * CALL, np.int64)
+    job[1], job[2] = count, args
+    table = job[HEAD:].reshape(count, CALL)
+    table[:, :3], table[:, 4] = rows[:, :3], rows[:, 3]
+    ends = np.flatnonzero(np.append(np.diff(rows[:, 3]), 1)) + 1
+    sizes = np.diff(ends, prepend=0)
+    table[:, 7], table[:, 8] = np.repeat(ends, sizes), np.repeat(ends - sizes + 1, sizes)
+    return job
+
+
 @cache
 def work() -> Work:
     """`work()(job, publish, resumed, count, spins)`: run calls of a job until none is left, then wait.
@@ -292,6 +343,8 @@ def work() -> Work:
         symbol="{symbol}",
         pause="call void @llvm.x86.sse2.pause()" if x86 else "",
         pause_declared="declare void @llvm.x86.sse2.pause()" if x86 else "",
+        call=CALL,
+        before=CALL - HEAD,
     )
     numbers = [ctypes.c_int64] * 4
     run: Work = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *numbers)(

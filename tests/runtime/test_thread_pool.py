@@ -185,19 +185,61 @@ def test_a_busy_machine(capsys):
     assert max(busy) < 2.0
 
 
-def test_a_helper_that_is_awake_takes_the_next_job():
-    """It is not woken: it looks until there is one, and gives up where there is none for long."""
-    ran: list[int] = []
+def calls_of(ran: list[tuple[int, int]], count: int, needs: int = 0) -> tuple[Any, Any]:
+    """A job of calls that note who runs them, the second half after `needs` others, and their code."""
 
     @ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     def call(lo: int, hi: int, args: int) -> None:
-        ran.append(threading.get_ident())
+        ran.append((threading.get_ident(), lo))
         time.sleep(0.001)
 
-    count = 20
-    job = np.zeros(work_queue.HEAD + count * work_queue.CALL, np.int64)
+    entry = ctypes.cast(call, ctypes.c_void_p).value
+    assert entry is not None
+    rows = [(entry, k, k + 1, needs if k >= count // 2 else 0) for k in range(count)]
+    return work_queue.new_job(rows), call
+
+
+def helped(job: Any, count: int) -> int:
+    """Run a job with a helper that is awake; return the helper's number."""
     address = thread_pool.address_of(job)
-    job[work_queue.HEAD :: work_queue.CALL] = ctypes.cast(call, ctypes.c_void_p).value
+    helper = threading.Thread(target=work_queue.work(), args=(address, 0, 0, 0, 3000 * thread_pool.spins()))
+    helper.start()
+    time.sleep(0.01)
+    thread_pool.finish(address, count)
+    helper.join()
+    assert helper.ident is not None
+    return helper.ident
+
+
+@pytest.mark.parametrize("needs", [0, 10])
+def test_threads_take_calls_from_opposite_ends(needs: int) -> None:
+    """Each has about the same ones in launch after launch, whose memory is in its processor's caches."""
+    ran: list[tuple[int, int]] = []
+    count = 20
+    job, _call = calls_of(ran, count, needs)
+    helper = helped(job, count)
+    stages = [range(10), range(10, 20)] if needs else [range(20)]
+    for stage in stages:
+        first = [lo for who, lo in ran if who != helper and lo in stage]
+        last = [lo for who, lo in ran if who == helper and lo in stage]
+        assert first == list(stage)[: len(first)] and last == list(stage)[::-1][: len(last)]
+        assert len(first) + len(last) == len(stage) and first and last
+
+
+def test_one_thread_takes_all_calls_in_order() -> None:
+    ran: list[tuple[int, int]] = []
+    job, _call = calls_of(ran, 9, needs=4)
+    thread_pool.run_inline(job, 9)
+    assert [lo for _, lo in ran] == list(range(9))
+
+
+def test_a_helper_that_is_awake_takes_the_next_job():
+    """It is not woken: it looks until there is one, and gives up where there is none for long."""
+    ran: list[tuple[int, int]] = []
+    count = 20
+    template, _call = calls_of(ran, count)
+    job = template.copy()
+    address = thread_pool.address_of(job)
     ended: list[int] = []
     helper = threading.Thread(
         target=lambda: ended.append(work_queue.work()(address, 0, 0, 0, 3000 * thread_pool.spins()))
@@ -205,8 +247,9 @@ def test_a_helper_that_is_awake_takes_the_next_job():
     helper.start()
     for _ in range(2):
         time.sleep(0.01)
+        job[:] = template
         thread_pool.finish(address, count)
-        assert len(ran) == count and {helper.ident, threading.get_ident()} == set(ran)
+        assert len(ran) == count and {helper.ident, threading.get_ident()} == {who for who, _ in ran}
         ran.clear()
     helper.join()
     assert ended == [0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -75,10 +76,6 @@ def _run(nbytes: int, places: tuple[int, ...], alone: Callable[[], object]) -> N
 
 def _job(entry: int, nbytes: int, count: int, places: int) -> Values:
     """Return a job of `compiler.work_queue`, divided into parts of whole cache lines."""
-    job = np.zeros(work_queue.HEAD + count * work_queue.CALL, np.int64)
-    job[1], job[2] = count, places
     edges = np.linspace(0, nbytes, count + 1).astype(np.int64) // 64 * 64
     edges[-1] = nbytes
-    calls = job[work_queue.HEAD :].reshape(count, work_queue.CALL)
-    calls[:, 0], calls[:, 1], calls[:, 2] = entry, edges[:-1], edges[1:]
-    return job
+    return work_queue.new_job([(entry, start, stop, 0) for start, stop in pairwise(edges.tolist())], places)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tapedebug._dataclass import dataclass
 from tapedebug.compiler.parallel_info import NEAR, SUM, Place, Share, evaluated
-from tapedebug.compiler.work_queue import CALL, HEAD, SUMMED, adder
+from tapedebug.compiler.work_queue import CALL, HEAD, SUMMED, adder, new_job
 from tapedebug.lang import types
 from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.alias_spans import AliasSpan, Runs, runs
@@ -273,13 +273,13 @@ class _Partitioner:
 
     def _written(self, entry: Any, chunks: list[tuple[int, int]], parts: list[_Part]) -> Jobs:
         """Return the jobs: calls for the chunks, then calls that add up the copies, array by array."""
-        calls: list[list[int]] = []
+        calls: list[tuple[int, int, int, int]] = []
         rows: dict[int, int] = {}
         evens = [*range(0, len(chunks), 2 if self.near else 1)]
         odds = [*range(1, len(chunks), 2)] if self.near else []
         for k in [*evens, *odds]:
             rows[k] = len(calls)
-            calls.append([entry.address, *chunks[k], 0, len(evens) if k in odds else 0, 0, 0, 0])
+            calls.append((entry.address, *chunks[k], len(evens) if k in odds else 0))
         placed, sums, size = [], [], 0
         for number, part in enumerate(parts):
             place = part.share.place
@@ -291,11 +291,10 @@ class _Partitioner:
             numbers = part.runs.used // scalar
             for start in range(0, numbers, PIECE):
                 sums.append((len(calls), number))
-                calls.append([add, start, min(numbers, start + PIECE), 0, needs, 0, 0, 0])
+                calls.append((add, start, min(numbers, start + PIECE), needs))
         last = len(calls) - 1
-        head = [0, len(calls), 0, 0]
         return Jobs(
-            table=np.array(head + [word for call in reversed(calls) for word in call], dtype=np.int64),
+            table=new_job(calls),
             count=len(calls),
             ordered=bool(self.near or self.sums),
             chunks=np.array([last - rows[k] for k in range(1, len(chunks))], dtype=np.int64),
