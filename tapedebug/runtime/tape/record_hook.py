@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug.runtime.generated_functions import function_from_text
 from tapedebug.runtime.launch.argument_packing import HEADER
 from tapedebug.runtime.tape.record import Record
-from tapedebug.runtime.tape.write_barrier import RECORDED, announce_write, before_write
+from tapedebug.runtime.tape.write_barrier import RECORDED, announce_recorded, before_write
 
 if TYPE_CHECKING:
     from tapedebug.runtime.launch.plan import KernelPlan, LaunchPlan
@@ -81,7 +81,7 @@ def recorder_of(plan: KernelPlan) -> Recorder:
     given = {
         "HEADER": HEADER,
         "Record": Record,
-        "announce_write": announce_write,
+        "announce_recorded": announce_recorded,
         "large": plan.large,
         "least": plan.least,
         "new": Record.__new__,
@@ -130,7 +130,7 @@ def _checks(plan: LaunchPlan, *, runs: bool) -> list[str]:
             f"    tracker.close(tracker.ledgers[b{p}], s{p}, record)",
         ]
         if runs:
-            lines += [line.format(array=f"a{p}", buffer=f"b{p}", site="site") for line in RECORDED]
+            lines += [line.format(array=f"a{p}", buffer=f"b{p}") for line in RECORDED]
         else:
             lines += ["if not tracker.dry:", f"    before_write(a{p}, record.site, 'launch', tracker)"]
     if plan.late:

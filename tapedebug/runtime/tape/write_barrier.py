@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tapedebug._clock import clock
 from tapedebug.runtime.tape.gradient_history import note
 
 if TYPE_CHECKING:
     from tapedebug.runtime.memory.array import array
     from tapedebug.runtime.tape.record import Site
+    from tapedebug.runtime.tape.tape import Tape
     from tapedebug.runtime.tape.tracker import Tracker
 
 
@@ -20,9 +22,9 @@ RECORDED = (
     "{buffer}.fill = None",
     "{buffer}.writes += 1",
     "if len({buffer}.watch) > 1:",  # not its own reference alone
-    "    announce_write({array}, {site}, 'launch', tracker)",
+    "    announce_recorded({array}, site, tape, tracker)",
 )
-"""The lines of `before_write` for a launch that a tape records, in generated code."""
+"""The lines of `before_write` for a launch that the active tape records, in generated code."""
 
 
 def before_write(a: array, site: Site | None, how: str, recorder: Tracker | None = None) -> None:
@@ -38,10 +40,10 @@ def before_write(a: array, site: Site | None, how: str, recorder: Tracker | None
     buffer.fill = None
     buffer.writes += 1
     if (site is not None or buffer.watch) if recorder is None else len(buffer.watch) > 1:
-        announce_write(a, site, how, recorder)
+        _announce_write(a, site, how, recorder)
 
 
-def announce_write(a: array, site: Site | None, how: str, recorder: Tracker | None) -> None:
+def _announce_write(a: array, site: Site | None, how: str, recorder: Tracker | None) -> None:
     """Note a counted write, and let all live tapes but that of the recorder preserve needed values."""
     buffer = a.buffer
     if how not in ("backward", "zero"):  # these are noted where they happen
@@ -55,6 +57,22 @@ def announce_write(a: array, site: Site | None, how: str, recorder: Tracker | No
                 tracker.overwritten_outside(buffer, a, site, how)
     if gone and buffer.history is None:
         buffer.watch = ()  # the tapes are gone, and no history needs the sites of writes
+
+
+def announce_recorded(a: array, site: Site, tape: Tape, recorder: Tracker) -> None:
+    """Note the counted write of a launch that the active tape records.
+
+    A training loop that keeps its last tape does this for each launch of the next one.
+    """
+    buffer = a.buffer
+    history = buffer.history
+    now = clock.tick()
+    if history is not None:
+        history.add(("write", now, a.start, a.stop, "launch", site, tape.id, len(recorder.records)))
+    for reference in buffer.watch:
+        tracker = reference()
+        if tracker is not None and tracker is not recorder:
+            tracker.overwritten_outside(buffer, a, site, "launch")
 
 
 def after_write(a: array) -> None:
