@@ -262,3 +262,27 @@ def test_a_recorded_launch_leaves_three_objects_to_the_garbage_collector(beside:
 
     left_by(1)  # the first launch compiles, and loads modules
     assert (left_by(400) - left_by(200)) / 200 == pytest.approx(3, abs=0.1)
+
+
+def test_a_recorded_launch_is_noted_like_any_other_write() -> None:
+    """Generated code announces it (`announce_recorded`), and `record_launch` by `before_write`: same rows."""
+    rows = []
+    for record in (wp.launch, None):
+        x, y = wp.ones(2, requires_grad=True), wp.ones(2, requires_grad=True)
+        assert y.grad is not None
+        with wp.Tape() as kept:
+            wp.launch(scale, 2, inputs=[y, x, 1.0])
+        with wp.Tape() as tape:
+            for factor in (2.0, 3.0):
+                if record is not None:
+                    record(scale, 2, inputs=[x, y, factor])
+                else:
+                    tape.record_launch(scale, 2, inputs=[x, y, factor])
+        history = y.buffer.history
+        assert history is not None
+        rows.append([(*row[:1], *row[2:5], *row[7:]) for row in history.rows])
+        assert [row[6] for row in history.rows] == [tape.id] * 2
+        assert history.written == history.rows[-1][1]
+        assert [(write.at, write.array is y, write.how) for write in kept.outside] == [(1, True, "launch")]
+    assert rows[0] == rows[1]
+    assert [row[-1] for row in rows[0]] == [0, 1]
