@@ -121,8 +121,8 @@ def found(
     """Return the results of a kernel, and the modules that were split; before optimization with `loops`."""
     split: list[str] = []
 
-    def kept(assembly: str, size: int | None = None) -> str | None:
-        made = split_long_functions(assembly, size)
+    def kept(assembly: str) -> str | None:
+        made = split_long_functions(assembly)
         split.extend([made] if made is not None and "@entry" in made else [])
         return made
 
@@ -131,7 +131,6 @@ def found(
         patched.setattr(outline, "LOOPS", loops)
         patched.setattr(outline, "LONG", length)
         patched.setattr(outline, "PART", part)
-        patched.setattr(outline, "PART_WITH_LOOPS", 2 * part)
         patched.setattr(outline, "split_long_functions", kept)
         patched.setattr(backend, "cached", lambda key: None)
         patched.setattr(objects, "write", lambda *given: None)
@@ -211,8 +210,8 @@ def test_functions_do_not_grow_with_a_kernel(
     for lines in (40, 120):
         lengths: list[int] = []
 
-        def kept(assembly: str, size: int | None = None, lengths: list[int] = lengths) -> str | None:
-            made = split_long_functions(assembly, size)
+        def kept(assembly: str, lengths: list[int] = lengths) -> str | None:
+            made = split_long_functions(assembly)
             lengths += lengths_of(assembly if made is None else made)
             return made
 
@@ -243,7 +242,7 @@ def test_functions_that_are_optimized_do_not_grow_with_loops(
     """Three times the loops are three times as many functions, with no more lines or loops in any of them."""
     monkeypatch.setattr(machine, "UNROLLED", 0)
     monkeypatch.setattr(outline, "LONG", 300)
-    monkeypatch.setattr(outline, "PART_WITH_LOOPS", 200)
+    monkeypatch.setattr(outline, "PART", 200)
     monkeypatch.setattr(vectorize, "TWICE", 0)
     monkeypatch.setattr(wp.config, "kernel_cache_dir", str(tmp_path))
     seen: list[str] = []

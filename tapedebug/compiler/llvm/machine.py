@@ -100,14 +100,14 @@ def _split_before(module: Any) -> Any:
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
     passes.run(module, _pass_builder())
-    return _split(module, outline.PART_WITH_LOOPS)
+    return _split(module)
 
 
-def _split(module: Any, size: int | None = None) -> Any:
-    """Return a module whose long functions are split into parts of some size, to compile in linear time."""
+def _split(module: Any) -> Any:
+    """Return a module whose long functions are split, to compile in linear time."""
     import llvmlite.binding as llvm
 
-    parts = outline.split_long_functions(str(module), size)
+    parts = outline.split_long_functions(str(module))
     if parts is None:
         return module
     try:

@@ -39,8 +39,6 @@ PART = 800
 """Instructions of a part."""
 LOOPS = 16
 """Loops of a function from which on it is split before it is optimized."""
-PART_WITH_LOOPS = 2000
-"""Instructions of a part of such a function, which optimization makes some 1,700."""
 FRAME = 1 << 21
 """Bytes of a frame from which on a function is not split: a stack may have few megabytes."""
 DEPTH = 8
@@ -105,15 +103,13 @@ def has_many_loops(assembly: str) -> bool:
     return False
 
 
-def split_long_functions(assembly: str, size: int | None = None) -> str | None:
+def split_long_functions(assembly: str) -> str | None:
     """Return a module with each long function split, or None if it has none, or one that cannot be split.
 
     Args:
         assembly: The text of a module, as LLVM prints it.
-        size: The number of instructions of a part, by default `PART`.
     """
     text = assembly.split("\n")
-    size = size or PART
     names = next(name for name in map("td{}.".format, itertools.count()) if f"%{name}" not in assembly)
     special = {line.split(" = ")[0].removeprefix("attributes ") for line in text if SPECIAL.match(line)}
     found: list[str] = []
@@ -123,7 +119,7 @@ def split_long_functions(assembly: str, size: int | None = None) -> str | None:
             long = len(lines) > LONG and lines[0].startswith("define ")
             if long and special.intersection(lines[0].split()):
                 raise Unsplittable
-            parts = _split([_named(line, names) for line in lines], names, size) if long else None
+            parts = _split([_named(line, names) for line in lines], names) if long else None
             changed |= parts is not None
             found += lines if parts is None else parts
     except (Unsplittable, UnknownType):
@@ -149,13 +145,12 @@ def _named(line: str, names: str) -> str:
     return NUMBERED_LABEL.sub(rf"{names}n\1:", NUMBERED.sub(rf"%{names}n\1", line))
 
 
-def _split(lines: list[str], names: str, size: int, depth: int = 0) -> list[str] | None:
+def _split(lines: list[str], names: str, depth: int = 0) -> list[str] | None:
     """Return a function whose long chains are split, after its parts; None if it has no long chain.
 
     Args:
         lines: Its lines.
         names: A text with which no value of the module begins, for names of new ones.
-        size: The number of instructions of a part.
         depth: The number of functions that it was already split from.
     """
     blocks = chains.blocks_of(lines)
@@ -167,9 +162,9 @@ def _split(lines: list[str], names: str, size: int, depth: int = 0) -> list[str]
     nbytes = 0
     renamed = {}
     for count, chain in reversed(list(enumerate(long))):
-        splitter = _Splitter(function, chain, f"{_name(lines[0])}.{count}", size)
+        splitter = _Splitter(function, chain, f"{_name(lines[0])}.{count}")
         for part in splitter.parts:
-            parts += (_split(part, names, size, depth + 1) if chain.within else None) or part
+            parts += (_split(part, names, depth + 1) if chain.within else None) or part
         result[chain.first : chain.last] = splitter.calls
         nbytes = max(nbytes, splitter.frame.nbytes)
         renamed[function.block_at(chain.last).name] = function.block_at(chain.first).name
@@ -262,12 +257,12 @@ class _Splitter:
         follows: The next place after each of the chain but the last.
     """
 
-    def __init__(self, function: _Function, chain: Chain, name: str, size: int) -> None:
+    def __init__(self, function: _Function, chain: Chain, name: str) -> None:
         self.function = function
         self.frame = _Frame()
         self.parts: list[list[str]] = []
         self.calls: list[str] = []
-        bounds = list(itertools.pairwise(chain.parts(size)))
+        bounds = list(itertools.pairwise(chain.parts(PART)))
         self.follows = dict(itertools.pairwise(chain.places))
         self.home = {
             function.defined[n]: part
