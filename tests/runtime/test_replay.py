@@ -410,6 +410,27 @@ def test_a_replay_that_only_runs_forward_copies_nothing_and_runs_in_one_piece():
 
 
 @pytest.mark.parametrize("dtype", [None, wp.float64])
+def test_memory_that_is_also_written_outside_the_tape_starts_with_zeros_without_a_copy(dtype):
+    x, y, z = vector(1.0, 2.0), vector(5.0, 5.0), vector(7.0, 7.0)
+    with wp.Tape() as tape:
+        wp.launch(square, 2, inputs=[x, y])
+        y.numpy()[:] = [3.0, 4.0]  # before the next launch reads it
+        wp.launch(square, 2, inputs=[y, z])
+    z.assign([0.0, 1.0])  # after the tape
+    shadow = Shadow(tape.tracker, dtype)
+    buffers = [shadow._buffers[a.buffer] for a in (y, z)]
+    assert all(buffer._starts_zero and buffer._initial is None for buffer in buffers)
+    for _ in range(3):
+        assert shadow.values(y).tolist() == shadow.values(z).tolist() == [0.0, 0.0]
+        shadow.forward(0, 1)
+        assert shadow.values(y).tolist() == [1.0, 4.0]
+        shadow.forward(1)
+        assert shadow.values(y).tolist() == [3.0, 4.0]
+        assert shadow.values(z).tolist() == [9.0, 16.0]
+        shadow.reset()
+
+
+@pytest.mark.parametrize("dtype", [None, wp.float64])
 def test_a_weighted_sum_is_that_of_the_present_values(dtype):
     tape, x, _ = in_place(3)
     shadow = tape.replay(dtype=dtype)

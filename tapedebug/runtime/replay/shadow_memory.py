@@ -55,11 +55,12 @@ class ShadowBuffer:
         self, ledger: BufferVersions, f64: bool, tracker: Tracker, used: list[array], last: dict[int, int]
     ) -> None:
         self._allocate(ledger.buffer, f64, used)
+        found = [live for live in ledger.liveins if not live.injected]
         if tracker.dry:
             # No launch has run: take memory as it is, also where a launch will overwrite it.
             self._take_over(used)
         else:
-            for live in reversed([live for live in ledger.liveins if not live.injected]):
+            for live in reversed(found):
                 self._load(live, live.content(self.buffer))
         self.injections: dict[int, list[tuple[ExternalInput, Bytes]]] = {}
         self.late: list[tuple[ExternalInput, Bytes]] = []
@@ -69,7 +70,7 @@ class ShadowBuffer:
             elif live.injected and not live.settled:
                 self.late.append((live, live.content(self.buffer).copy()))
         self.written = _written(ledger, tracker, last)
-        self._starts_zero = bool(last) and not tracker.dry and not ledger.liveins
+        self._starts_zero = bool(last) and not tracker.dry and not found
         changes = bool(last or self.injections) and not self._starts_zero
         self._initial = copied(self.data) if changes else None
         self._parameters = not last
