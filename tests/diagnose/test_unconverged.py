@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug.diagnose.experiments import fixed_point
 
 HERE = Path(__file__)
 
@@ -221,6 +222,22 @@ def test_a_solve_in_each_step_of_a_simulation_goes_on_in_all_of_them() -> None:
 )
 def test_no_solve_or_one_that_arrived(make: Any) -> None:
     assert messages(make()) == []
+
+
+@pytest.mark.parametrize(("rounds", "pushed"), [(6, 2), (60, 0)])
+def test_only_a_loop_that_has_not_arrived_is_run_with_tangents(
+    rounds: int, pushed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tape, found = loop_of(jacobi, rounds), []
+    push = fixed_point._pushed
+
+    def counted(*args: Any) -> Any:
+        found.append(args)
+        return push(*args)
+
+    monkeypatch.setattr(fixed_point, "_pushed", counted)
+    assert bool(messages(tape)) is bool(pushed)
+    assert len(found) == pushed
 
 
 def test_inputs_that_change_from_round_to_round_have_no_fixed_point() -> None:

@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from tapedebug._dataclass import dataclass
 from tapedebug._float_types import is_float
 from tapedebug.autograd.subjects.long_vectors import norm
-from tapedebug.autograd.thresholds import TIME_STEPPING
+from tapedebug.autograd.thresholds import TIME_STEPPING, UNCONVERGED_REPORTED
 from tapedebug.contract import Operation, TangentReplay
 from tapedebug.diagnose.trace_analysis.loops import Loop
 from tapedebug.trace import Launch, Trace
@@ -85,15 +86,22 @@ def same_every_round(trace: Trace, rounds: Loop) -> bool:
     return True
 
 
-def measure(replay: Replay, rounds: Loop) -> Convergence:
-    """Run a tape up to the end of a loop and measure the values that the loop carries."""
+def measure(replay: Replay, rounds: Loop) -> Convergence | None:
+    """Run a tape up to the end of a loop and measure the values that the loop carries.
+
+    Returns:
+        The measurements; None if the values do not approach a limit, or are as good as there.
+    """
     changes, uniform, place = _changes(replay, rounds)
+    found = Convergence(changes, 1.0, uniform, False, place)
+    if not found.contracts or not found.distance > UNCONVERGED_REPORTED:
+        return None
     pushing = replay.tangents()
     pushing.forward_only = True
     _, early = _pushed(replay, pushing, rounds, 1)
     share, late = _pushed(replay, pushing, rounds, rounds.count - 1)
     gap = _norm([one - other for one, other in zip(late, early, strict=True)])
-    return Convergence(changes, share, uniform, gap <= 1e-6 * _norm(late), place)
+    return replace(found, own=share, linear=gap <= 1e-6 * _norm(late))
 
 
 def _changes(replay: Replay, rounds: Loop) -> tuple[tuple[float, ...], bool, tuple[int, int]]:
