@@ -174,9 +174,10 @@ def test_a_single_input_of_a_slow_tape_gets_fewer_directions(slow: None) -> None
     ("seconds", "count", "expected"),
     [
         (1e-4, 3, (0, 15)),  # 27 directions of 0.6 ms
-        (1e-2, 1, (0, 15)),  # at most 15 of 60 ms
+        (5e-3, 1, (0, 15)),  # at most 15 of 30 ms
+        (1e-2, 1, (0, 8)),  # 8 of 60 ms fit into half a second
         (1.0, 1, (0, 3)),  # 20 runs are affordable
-        (1e-2, 12, (3, 4)),  # 108 of 60 ms
+        (5e-3, 12, (3, 4)),  # 108 of 30 ms
         (1.0, 12, (2, 2)),
         (1e-4, 24, (3, 15)),
     ],

@@ -28,8 +28,9 @@ REQUIREMENTS = {
     "nlopt": "2.11.0",
     "scipy": "1.17.1",
     "Pillow": "13.0.0",
+    "matplotlib": "3.11.2",
 }
-"""The releases that were watched, with what their programs need."""
+"""The releases that were watched, with what their programs need, such as the extra `examples` of warp-lang."""
 
 
 @dataclass(frozen=True)

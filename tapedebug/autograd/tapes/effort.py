@@ -23,7 +23,7 @@ MANY = 24  # inputs from which on they are displaced together
 SAMPLE = 4  # of those, displaced one by one nevertheless: those that move the loss most
 BANDS = 4  # that there usually are, at most
 
-PATIENCE = 1.0  # seconds that displacing each input by itself may take
+PATIENCE = 0.5  # seconds that displacing each input by itself may take
 TAPES = 20.0  # runs of the tape that displacements may take, if a few of them exceed `PATIENCE`
 OVERDRAWN = 4.0  # times the planned duration: from then on, inputs that disagree get two directions each
 REPEATED = 0.02  # part of the time left that a run may take that is repeated to measure its duration
