@@ -96,7 +96,7 @@ def _bound_to_warp(before: dict[str, ModuleType] | None = None) -> list[str]:
     tops = {"warp"}
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
-        if top in tops or top in _OURS:
+        if top in tops or top in _OURS or top in sys.stdlib_module_names:
             continue
         engines = ("warp", "tapedebug") if name in new else ("warp",)
         if _refers_to(module, engines) or (name in new and _is_the_users(module)):
