@@ -17,24 +17,9 @@ from typing import Any
 from tapedebug.compiler import backend
 from tapedebug.compiler.objects import Entry
 
-ASSEMBLY = """define ptr @{symbol}(ptr %self, ptr %args, i64 %count) nounwind {
+ASSEMBLY = """define ptr @{symbol}(ptr %self, ptr %args, i64 %count) nounwind {{
 start:
-  %table = getelementptr i8, ptr %self, i64 HEADER
-  %entry = load ptr, ptr %table, align 1
-  %converts.at = getelementptr i8, ptr %table, i64 8
-  %converts = load ptr, ptr %converts.at, align 1
-  %failed.at = getelementptr i8, ptr %table, i64 16
-  %failed = load ptr, ptr %failed.at, align 1
-  %release.at = getelementptr i8, ptr %table, i64 24
-  %release = load ptr, ptr %release.at, align 1
-  %acquire.at = getelementptr i8, ptr %table, i64 32
-  %acquire = load ptr, ptr %acquire.at, align 1
-  %refer.at = getelementptr i8, ptr %table, i64 40
-  %refer = load ptr, ptr %refer.at, align 1
-  %none.at = getelementptr i8, ptr %table, i64 48
-  %none = load ptr, ptr %none.at, align 1
-  %mistake.at = getelementptr i8, ptr %table, i64 56
-  %mistake = load ptr, ptr %mistake.at, align 1
+{loads}
   %three = icmp eq i64 %count, 3
   br i1 %three, label %convert, label %wrong
 wrong:
@@ -60,17 +45,21 @@ run:
   call void %acquire(ptr %thread)
   call void %refer(ptr %none)
   ret ptr %none
-}
+}}
 """
 """The GIL is released while the entry runs, as by `ctypes`."""
 
-NEEDED = (
-    "PyLong_AsVoidPtr",  # which gives 64 bits, also of negative integers
-    "PyErr_Occurred",
-    "PyEval_SaveThread",
-    "PyEval_RestoreThread",
-    "Py_IncRef",
-)
+FUNCTIONS = {
+    "converts": "PyLong_AsVoidPtr",  # which gives 64 bits, also of negative integers
+    "failed": "PyErr_Occurred",
+    "release": "PyEval_SaveThread",
+    "acquire": "PyEval_RestoreThread",
+    "refer": "Py_IncRef",
+    "mistake": "PyErr_BadArgument",
+}
+"""The functions of Python's C interface, by their names in the assembly."""
+TABLE = ("entry", "none", *FUNCTIONS)
+"""The addresses in the table."""
 FASTCALL = 0x0080
 """`METH_FASTCALL`: the arguments come as an array of objects and their number."""
 
@@ -89,22 +78,28 @@ class _Definition(ctypes.Structure):
 def direct(entry: Entry) -> Callable[[int, int, int], None]:
     """Return a function that does the same as a compiled entry; wrong arguments raise a TypeError."""
     new, definition, functions = _made()
-    table = pack("=8Q", entry.address, *functions)
+    table = pack(f"={len(TABLE)}Q", entry.address, id(None), *functions)
     found: Callable[[int, int, int], None] = new(ctypes.addressof(definition), table, None)
     return found
 
 
 @cache
 def _made() -> tuple[Any, _Definition, tuple[int, ...]]:
-    """Return what makes such functions, their definition, and the rest of their table."""
+    """Return what makes such functions, their definition, and the addresses of `FUNCTIONS`."""
     api = ctypes.pythonapi
 
     def address(name: str) -> int:
         return ctypes.cast(getattr(api, name), ctypes.c_void_p).value or 0
 
-    code = backend.assembled(ASSEMBLY.replace("HEADER", str(bytes.__basicsize__ - 1)))
+    header = bytes.__basicsize__ - 1
+    loads = [
+        f"  %{name}.at = getelementptr i8, ptr %self, i64 {header + 8 * number}\n"
+        f"  %{name} = load ptr, ptr %{name}.at, align 1"
+        for number, name in enumerate(TABLE)
+    ]
+    code = backend.assembled(ASSEMBLY.format(loads="\n".join(loads), symbol="{symbol}"))
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
         ("PyCFunction_NewEx", api)
     )
     definition = _Definition(b"run", code.address, FASTCALL, None)
-    return new, definition, (*map(address, NEEDED), id(None), address("PyErr_BadArgument"))
+    return new, definition, tuple(map(address, FUNCTIONS.values()))

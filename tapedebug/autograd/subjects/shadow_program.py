@@ -370,6 +370,13 @@ def flat_values(replay: Replay, port: Port) -> Floats:
     return found
 
 
+def weighted_sum(replay: Replay, port: Port, weights: Floats) -> float:
+    """Return the inner product of the present values of an input or output with weights, (size,) float64."""
+    if isinstance(replay, Shadow):  # without a copy
+        return replay.weighted_sum(port.array, weights)
+    return float(weights @ flat_values(replay, port))
+
+
 def gradient_of(replay: Replay, port: Port) -> Floats:
     """Return the gradient of an input after a reverse run, (size,) float64."""
     found: Floats = replay.gradient(port.array).ravel().astype(np.float64, copy=False)

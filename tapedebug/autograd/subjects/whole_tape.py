@@ -21,9 +21,9 @@ from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.rounded_inputs import rounded_inputs
 from tapedebug.autograd.subjects.shadow_program import (
     ShadowProgram,
-    flat_values,
     round_results,
     tape_replay,
+    weighted_sum,
 )
 from tapedebug.autograd.subjects.struct_fields import arrays_in
 from tapedebug.compiler.function import DIFFERING
@@ -40,7 +40,6 @@ from tapedebug.contract import (
     is_array,
     memory_key,
 )
-from tapedebug.runtime.replay.shadow import Shadow
 
 if TYPE_CHECKING:
     from tapedebug.compiler.kernel import Kernel
@@ -223,11 +222,8 @@ class WholeTape(ShadowProgram):
 
     def loss(self, changes: Mapping[Port, Floats] | None = None, *, single: bool = False) -> float:
         """The objective, with some inputs replaced."""
-        shadow = self._run(("forward", not single, "versions"), changes or {})
-        if isinstance(shadow, Shadow):
-            found = float(sum(shadow.weighted_sum(port.array, seed) for port, seed in self.seeds.items()))
-        else:
-            found = self._objective({port: flat_values(shadow, port) for port in self.outputs})
+        replay = self._run(("forward", not single, "versions"), changes or {})
+        found = float(sum(weighted_sum(replay, port, seed) for port, seed in self.seeds.items()))
         if not changes and not single:
             self._plain_losses.append(found)
         return found
