@@ -32,7 +32,7 @@ const LONG = `x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
 work, y, loss = (wp.zeros(n, dtype=float, requires_grad=True) for n in (3, 3, 1))
 with wp.Tape(on_overwrite="ignore") as long:
     wp.copy(work, x)
-    for _ in range(3000):
+    for _ in range(12000):
         wp.launch(square, dim=3, inputs=[work], outputs=[y])
     wp.copy(work, wp.ones(3, dtype=float))
     wp.launch(total, dim=3, inputs=[y], outputs=[loss])
