@@ -124,7 +124,7 @@ class WholeTape(ShadowProgram):
     def found(self) -> float:
         """The objective of the values that the program's arrays hold."""
         held = {port: port.array.current().ravel().astype(np.float64) for port in self.outputs}
-        return self._objective(held)
+        return self._objective(functools.partial(_product, held))
 
     @property
     def is_repeatable(self) -> bool:
@@ -223,20 +223,25 @@ class WholeTape(ShadowProgram):
     def loss(self, changes: Mapping[Port, Floats] | None = None, *, single: bool = False) -> float:
         """The objective, with some inputs replaced."""
         replay = self._run(("forward", not single, "versions"), changes or {})
-        found = float(sum(weighted_sum(replay, port, seed) for port, seed in self.seeds.items()))
+        found = self._objective(functools.partial(weighted_sum, replay))
         if not changes and not single:
             self._plain_losses.append(found)
         return found
 
     def loss_before_reverse(self, *, double: bool = False) -> float:
         """The objective of a run from whose end the consumed or the float64 gradient is computed next."""
-        found = self._objective(self.outputs_before_reverse(double=double))
+        found = self._objective(functools.partial(_product, self.outputs_before_reverse(double=double)))
         if double:
             self._plain_losses.append(found)
         return found
 
-    def _objective(self, outputs: Mapping[Port, Floats]) -> float:
-        return float(sum(seed @ outputs[target] for target, seed in self.seeds.items()))
+    def _objective(self, product: Callable[[Port, Floats], float]) -> float:
+        """Return the sum over all outputs of `product(output, seed)`, their inner product with their seed."""
+        return float(sum(product(port, seed) for port, seed in self.seeds.items()))
+
+
+def _product(outputs: Mapping[Port, Floats], port: Port, seed: Floats) -> float:
+    return float(seed @ outputs[port])
 
 
 def timed(run: Callable[[], object]) -> tuple[float, float]:
