@@ -201,6 +201,41 @@ def test_additions_to_neighbours_by_some_lanes(bits: int, pattern: str) -> None:
 
 
 @wp.kernel
+def into_rows(x: wp.array(dtype=float), a: int, b: int, c: int, y: wp.array(dtype=float)):
+    i = wp.tid()
+    d = x[i]
+    wp.atomic_add(y, a + i, d)
+    wp.atomic_add(y, i + b, 3.0 * d)
+    wp.atomic_add(y, b + i + 1, 5.0 * d)
+    wp.atomic_add(y, c + i, 7.0 * d)
+
+
+@pytest.mark.sweep(most=3)
+@pytest.mark.parametrize("apart", [0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 40])
+def test_additions_to_rows_that_may_meet(bits: int, apart: int) -> None:
+    """Stretches are loaded before any is stored only where no element is in two of them."""
+    n, x, y0 = 69, uniform(69), np.zeros(192)
+    assert is_in_lanes(into_rows)
+    for rows in ([40, 40 + apart, 40 + 2 * apart], [40, 40 - apart, 41], [90, 41, 90 + apart], [10, 100, 10]):
+        compare(into_rows, n, [x, *rows, y0], exact=False)
+
+
+@wp.kernel
+def above_each_other(u: wp.array2d(dtype=float), out: wp.array2d(dtype=float)):
+    i, j = wp.tid()
+    out[i, j] = u[i - 1, j] + 2.0 * u[i, j]
+
+
+@pytest.mark.sweep(most=3)
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+def test_adjoint_of_rows_that_wrap_around(bits: int, rows: int) -> None:
+    """In an array of one row, `u[i - 1, j]` is `u[i, j]`."""
+    assert is_in_lanes(above_each_other, "adjoint")
+    seeds = np.random.default_rng(8).integers(1, 9, (rows, 64)).astype(float)
+    compare(above_each_other, (rows, 64), [seeds, np.zeros((rows, 64))], exact=False)
+
+
+@wp.kernel
 def sums(
     x: wp.array(dtype=float), k: wp.array(dtype=int), one: wp.array(dtype=float), count: wp.array(dtype=int)
 ):
@@ -427,7 +462,7 @@ def test_what_follows_other_accesses_is_not_fetched_ahead() -> None:
     """The last row of an array that a thread accesses is new to the caches, and within a row one access."""
     ahead = translator.AHEAD
     assert fetches(nine_points) == [ahead] * 2, "u[i + 1, …] and out"
-    assert fetches(nine_points, "adjoint") == [ahead] * 3, "out, and u[i + 1, …] in two branches"
+    assert fetches(nine_points, "adjoint") == [ahead] * 4, "out, and u[i + 1, …] in three branches"
     assert fetches(planes) == [ahead] * 4, (
         "u[i - 1, …], u[i, j + 1, k], u[i + 1, …] and out: planes are far apart"
     )

@@ -134,8 +134,8 @@ class MaskFacts:
         found = self._any(
             [self._value("b1", f"icmp {how} {kind} {lanes[at]}, {fact.number}") for how, at in tests]
         )
-        if found is None:
-            return None
+        if found is None or line.rises:
+            return found
         # Integers that pass their limit between two lanes do not count upward.
         counts = self._value("b1", f"icmp sle {kind} {line.base}, {last}")
         return self._value("b1", f"and i1 {counts}, {found}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable, Iterator
 from dataclasses import field
+from itertools import combinations
 
 from tapedebug._dataclass import dataclass
 from tapedebug.compiler.llvm.expressions import Operand
@@ -165,8 +166,21 @@ class Reductions(VectorValues):
     def _line(self, one: PendingStore) -> LinearValue:
         return self.linear_values[one.index[1]]
 
+    def _is_stretch(self, ones: list[PendingStore]) -> bool:
+        """True if pending additions of a cluster are to neighbouring elements, from lane to lane."""
+        lines = [self.linear_values.get(one.index[1]) if set(one.values) == {0} else None for one in ones]
+        return all(one.adds for one in ones) and all(line and line.stride == 1 for line in lines)
+
     def _make(self, pointer: str, one: PendingStore) -> None:
         """Write a pending addition."""
+        raise NotImplementedError
+
+    def _add_cluster(self, pointer: str, ones: list[PendingStore]) -> None:
+        """Write the pending additions of a cluster."""
+        raise NotImplementedError
+
+    def _is_leading(self, ones: list[PendingStore]) -> bool:
+        """True if no other access reaches the elements of some of these before them."""
         raise NotImplementedError
 
     def _fetch(self, place: str, kind: str, count: int) -> None:
@@ -195,17 +209,77 @@ class Reductions(VectorValues):
             self._known_none_in(exceptions),
         )
 
-    def _add_stretch(self, pointer: str, ones: list[PendingStore]) -> None:
-        """Additions to elements that are a few apart, from lane to lane and among each other."""
+    def _add_rows(self, pointer: str, clusters: list[list[PendingStore]]) -> None:
+        """Additions to several stretches of an array, such as the rows of a stencil: all loads come first.
+
+        A load waits for earlier stores whose addresses end with the same 12 bits, as processors compare only
+        these at first. Elements above each other in rows of a power of two have such addresses: if rows were
+        added to one after the other, each load would wait for the store before it. Stretches that have
+        elements in common are added to one after the other nevertheless.
+        """
+
+        def alone() -> None:
+            for ones in clusters:
+                self._add_cluster(pointer, ones)
+
+        kind = clusters[0][0].kind
+        places = [self._at(pointer, kind, self._line(ones[0]).base) for ones in clusters]
+        distinct = ""
+        for one, other in combinations([self._line(ones[0]) for ones in clusters], 2):
+            shifted = self._moved(self._distance(one, other), self.width - 1)
+            apart = self._value("b1", f"icmp ugt i64 {shifted}, {2 * (self.width - 1)}")[1]
+            distinct = self._value("b1", f"and i1 {distinct}, {apart}")[1] if distinct else apart
+        lines = [self._line(one) for ones in clusters for one in ones]
+        exceptions = list(dict.fromkeys(line.unless for line in lines if line.unless))
+        sure = self._known_none_in(exceptions) if exceptions else None
+
+        def straight() -> str:
+            return self._value("b1", f"and i1 {distinct}, {self._none_in(exceptions)}")[1]
+
+        self._either(
+            straight if exceptions else distinct,
+            lambda: self._add_together(pointer, clusters, places),
+            alone,
+            sure and self._value("b1", f"and i1 {distinct}, {sure}")[1],
+        )
+
+    def _distance(self, one: LinearValue, other: LinearValue) -> str:
+        """Return how far one index is from another, from what does not change along a row if possible."""
+        match one.root, other.root:
+            case ("Add", str(row), along), ("Add", str(above), beside) if along == beside:
+                if row.startswith("%") and above.startswith("%"):
+                    between = self._value("i64", f"sub i64 {row}, {above}")[1]
+                    return self._moved(between, one.offset - other.offset)
+        return self._value("i64", f"sub i64 {one.base}, {other.base}")[1]
+
+    def _add_together(self, pointer: str, clusters: list[list[PendingStore]], places: list[str]) -> None:
+        """Additions to stretches of memory that have no element in common, for all lanes."""
+        stretches = []
+        for ones, place in zip(clusters, places, strict=True):
+            kind, start, values = self._of_stretch(ones)
+            added = [value for _, value in values]
+            if values[-1][0]:
+                added = self._with_carried(self._carry(pointer, ones, values), start, values)
+            self.leads = self._is_leading(ones)
+            self._fetch(place, kind, self.width)
+            stretches.append((place, kind, added))
+        self._add_all(stretches)
+
+    def _of_stretch(self, ones: list[PendingStore]) -> tuple[str, str, list[tuple[int, str]]]:
+        """Return the type and the first element of a stretch, and what is added how far from there."""
         first, kind = ones[0], ones[0].kind
         values = [
             (self._offset(one) - self._offset(first), self._counted(kind, self._broadcast(one.values[0])))
             for one in ones
         ]
-        start, beyond = self._line(first).base, values[-1][0]
+        return kind, self._line(first).base, values
+
+    def _add_stretch(self, pointer: str, ones: list[PendingStore]) -> None:
+        """Additions to elements that are a few apart, from lane to lane and among each other."""
+        kind, start, values = self._of_stretch(ones)
+        beyond = values[-1][0]
         if self.mask is None and beyond:
-            site = tuple(id(node) for one in ones for node in one.nodes.values())
-            self._add_carried(self._carry(site, pointer, kind, [by for by, _ in values if by]), start, values)
+            self._add_carried(self._carry(pointer, ones, values), start, values)
             return
         # The elements of inactive lanes may belong to other threads, or lie outside the array.
         lanes = [(by, self._lanes()) for by, _ in values]
@@ -234,18 +308,26 @@ class Reductions(VectorValues):
             total = self._value("", f"{word or self._adding(kind)} {of} {total}, {value}")[1]
         return total
 
-    def _carry(self, site: tuple[int, ...], pointer: str, kind: str, distances: list[int]) -> Carry:
+    def _carry(self, pointer: str, ones: list[PendingStore], values: list[tuple[int, str]]) -> Carry:
         """Return the carry of the additions at a place in the text."""
+        site = tuple(id(node) for one in ones for node in one.nodes.values())
         if site not in self.carries:
+            kind = ones[0].kind
             of, nothing = self._type("~" + kind), self._identity(kind)
-            values = [(by, self._frame_slot(of, nothing)) for by in distances]
-            self.carries[site] = Carry(kind, values, self._frame_slot("i64", NOWHERE), pointer)
+            kept = [(by, self._frame_slot(of, nothing)) for by, _ in values if by]
+            self.carries[site] = Carry(kind, kept, self._frame_slot("i64", NOWHERE), pointer)
         return self.carries[site]
 
     def _add_carried(self, carry: Carry, start: str, values: list[tuple[int, str]]) -> None:
         """Add what a block adds to its elements, with what the one before kept for it."""
-        kind, align = carry.kind, alignment(carry.kind)
-        of = self._type("~" + kind)
+        moved = self._with_carried(carry, start, values)
+        target = self._at(carry.pointer, carry.kind, start)
+        self._fetch(target, carry.kind, self.width)
+        self._add_all([(target, carry.kind, moved)])
+
+    def _with_carried(self, carry: Carry, start: str, values: list[tuple[int, str]]) -> list[str]:
+        """Return what a block adds to its elements, with what the one before kept; keep it for the next."""
+        of = self._type("~" + carry.kind)
         place = self._value("i64", f"load i64, ptr {carry.place}")[1]
         follows = self._value("b1", f"icmp eq i64 {place}, {start}")[1]
         self._either(follows, lambda: None, lambda: self._flush_carry(carry))
@@ -255,16 +337,29 @@ class Reductions(VectorValues):
             if by:
                 _, slot = next(slots)
                 before = self._value("", f"load {of}, ptr {slot}")[1]
-                moved.append(self._here(kind, by, before, value))
+                moved.append(self._here(carry.kind, by, before, value))
                 self._write(f"store {of} {value}, ptr {slot}")
             else:
                 moved.append(value)
-        target = self._at(carry.pointer, kind, start)
-        self._fetch(target, kind, self.width)
-        old = self._value("", f"load {of}, ptr {target}, align {align}")[1]
-        total = self._sum(kind, [old, self._sum(kind, moved)])
-        self._write(f"store {of} {total}, ptr {target}, align {align}")
         self._write(f"store i64 {self._moved(start, self.width)}, ptr {carry.place}")
+        return moved
+
+    def _add_all(self, stretches: list[tuple[str, str, list[str]]]) -> None:
+        """Add to stretches of memory that have no element in common: first all loads, then all stores.
+
+        Args:
+            stretches: For each its place, the type of its elements, and what is added to them.
+        """
+        olds = []
+        for place, kind, _ in stretches:
+            load = f"load {self._type('~' + kind)}, ptr {place}, align {alignment(kind)}"
+            olds.append(self._value("", load)[1])
+        totals = [
+            self._sum(kind, [old, self._sum(kind, values)])
+            for old, (_, kind, values) in zip(olds, stretches, strict=True)
+        ]
+        for total, (place, kind, _) in zip(totals, stretches, strict=True):
+            self._write(f"store {self._type('~' + kind)} {total}, ptr {place}, align {alignment(kind)}")
 
     def _add_some(self, place: str, kind: str, values: str, lanes: str) -> None:
         """Add to some of a block's elements."""

@@ -28,6 +28,8 @@ LINE = 64
 """Bytes that are fetched at once."""
 FETCHED = " ; ahead"
 """Ends the lines that fetch ahead."""
+TOGETHER = 4
+"""Stretches of memory that are added to at once: first all loads, then all stores."""
 GROUPED = (2, 3, 4)
 """Numbers of components that are read and written together: of vectors and quaternions."""
 
@@ -91,18 +93,26 @@ class VectorMemory(GatheredIndices):
 
     def _flush(self) -> None:
         waiting, self.pending = self.pending, {}
-        for pointer, ones in self._clusters(waiting):
-            register = self.values[pointer][1]
-            if len(ones) == 1:
-                self._make(register, ones[0])
+        clusters = [(self.values[pointer][1], ones) for pointer, ones in self._clusters(waiting)]
+        together = self.mask is None and all(self._is_stretch(ones) for _, ones in clusters)
+        size = TOGETHER if together else 1
+        for some in (clusters[first : first + size] for first in range(0, len(clusters), size)):
+            if len(some) > 1:  # several groups wait only if they are additions to one array
+                self._add_rows(some[0][0], [ones for _, ones in some])
             else:
-                self.leads = any(map(self._is_leading, ones))
-                self._add_neighbours(register, ones)
+                self._add_cluster(*some[0])
 
-    def _is_leading(self, one: PendingStore) -> bool:
-        """True if no other access reaches the elements of a store before it."""
+    def _add_cluster(self, pointer: str, ones: list[PendingStore]) -> None:
+        if len(ones) == 1:
+            self._make(pointer, ones[0])
+        else:
+            self.leads = self._is_leading(ones)
+            self._add_neighbours(pointer, ones)
+
+    def _is_leading(self, ones: list[PendingStore]) -> bool:
         targets = (
             node.targets[0] if isinstance(node, ast.Assign) else node.target
+            for one in ones
             for node in one.nodes.values()
             if isinstance(node, ast.Assign | ast.AugAssign)
         )
@@ -255,7 +265,7 @@ class VectorMemory(GatheredIndices):
 
     def _make(self, pointer: str, one: PendingStore) -> None:
         """Write a pending store or addition."""
-        self.leads = self._is_leading(one)
+        self.leads = self._is_leading([one])
         if one.index[0] == "i64":
             self._to_one(pointer, one)
             return

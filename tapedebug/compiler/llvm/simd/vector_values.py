@@ -17,6 +17,9 @@ from tapedebug.compiler.llvm.simd.vector_calls import Vectors, at_once, library_
 from tapedebug.compiler.llvm.translate import Translator
 from tapedebug.lang.lowering import BITS, FLOATS, FUNCTIONS, Misfit, alignment, cast, llvm_type, splat
 
+LITTLE = 1 << 32
+"""By less than this, a thread's number is moved without passing the limit of 64 bits."""
+
 
 @dataclass(frozen=True)
 class LinearValue:
@@ -28,6 +31,7 @@ class LinearValue:
         unless: The register of the lanes for which it does not hold; None where it holds for all.
         root: What it was counted from: lines of one root are `offset`s apart.
         read: It was read from memory, and may well hold for no block of threads.
+        rises: It is a thread's number, of 64 bits, and little more or less: it does not pass the limit.
     """
 
     base: str
@@ -36,6 +40,7 @@ class LinearValue:
     root: Hashable = None
     offset: int = 0
     read: bool = False
+    rises: bool = False
 
 
 def _is_written(line: LinearValue) -> bool:
@@ -302,7 +307,9 @@ class VectorValues(Translator):
         else:
             return None
         base = super()._operator(ast.Pass(), sign, (kind, x.base), (kind, y.base))[1]
-        return LinearValue(base, stride, unless, *_moved_root(type(sign).__name__, x, y), x.read or y.read)
+        root, offset = _moved_root(type(sign).__name__, x, y)
+        rises = root == x.root and x.rises and abs(offset) < LITTLE
+        return LinearValue(base, stride, unless, root, offset, x.read or y.read, rises)
 
     def _one_of(self, first: str | None, second: str | None) -> str | None:
         if first is None or second is None:
@@ -347,7 +354,7 @@ class VectorValues(Translator):
         line = self.linear_values.get(value[1])
         if line is not None and {kind, target} <= {"i32", "i64"}:
             base = super()._cast((kind, line.base), target)[1]
-            self.linear_values[result[1]] = replace(line, base=base)
+            self.linear_values[result[1]] = replace(line, base=base, rises=False)
         return result
 
     # Calls

@@ -210,7 +210,7 @@ class _Vectorizer(VectorMemory):
         of = self._type("~i64")
         numbers = ", ".join(f"i64 {lane}" for lane in range(self.width))
         threads = self._value("~i64", f"add {of} {self._broadcast(('i64', first))}, <{numbers}>")
-        self.linear_values[threads[1]] = LinearValue(first, 1, None, self.names.loop)
+        self.linear_values[threads[1]] = LinearValue(first, 1, None, self.names.loop, rises=True)
         if stop is not None:
             limit = self._broadcast(("i64", stop))
             self.mask = self._value("~b1", f"icmp slt {of} {threads[1]}, {limit}")[1]
