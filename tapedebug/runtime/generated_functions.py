@@ -12,7 +12,7 @@ process, Python 3.11):
 | 3 | 3.0 → 3.6, ×1.20 | 5.1 → 8.2, ×1.6 | ×1.41 to 1.56 | ×1.16 to 1.42 |
 | 8 | 3.5 → 4.4, ×1.25 | 9.0 → 14.5, ×1.6 | ×1.33 to 1.37 | ×1.13 to 1.17 |
 
-Keys of plans (`launch._kinds_of`) are not generated: that would save ×1.1 of launches whose kinds alternate.
+Keys of plans (`launch.kinds_of`) are not generated: that would save ×1.1 of launches whose kinds alternate.
 """
 
 from __future__ import annotations

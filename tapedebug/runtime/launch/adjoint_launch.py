@@ -12,7 +12,7 @@ from tapedebug.lang import types
 from tapedebug.runtime.launch import argument_flattening, held_arguments
 from tapedebug.runtime.launch.argument_packing import known_dims
 from tapedebug.runtime.launch.checked_launch import Memory
-from tapedebug.runtime.launch.launch import kernel_for, launch_dims, resolve
+from tapedebug.runtime.launch.launch import kernel_for, kinds_of, launch_dims, resolve
 from tapedebug.runtime.launch.plan import NOTHING, KernelPlan, Runner
 from tapedebug.runtime.memory.array import Values, array, make, new
 from tapedebug.runtime.memory.buffer import Bytes
@@ -70,13 +70,15 @@ def run(
         LaunchError: The arguments do not fit the kernel, an adjoint does not fit its array, or the kernel has
             no adjoint.
     """
+    args = (*inputs, *outputs)
     try:
-        kernel = kernel_for(kernel, dim, (*inputs, *outputs))
-        with held_arguments.gathering(adjoint=True):
-            plan, args = resolve(kernel, (*inputs, *outputs))
+        known = known_dims(dim)
+        if known is None or len(known[0]) > 1:
+            kernel = kernel_for(kernel, dim, args)
+        plan, args = _plan_and_arguments(kernel, args)
         kernel = plan.kernel
         given = _given(plan, args, _flat(kernel, adjoints))
-        sizes, threads, slots = known_dims(dim) or launch_dims(kernel, dim)
+        sizes, threads, slots = known or launch_dims(kernel, dim)
     except TapedebugError as error:
         raise error.with_traceback(None) from None
     if not given or not threads:
@@ -87,19 +89,20 @@ def run(
             f"launch of {kernel.key}: the kernel has no adjoint (enable_backward=False)",
             hint="decorate it with @kernel alone, or leave out adjoint=True",
         )
-    record = Record(0, plan, args, sizes, threads, plan.packed(slots, args), call_site(), None)
-    apart = _is_apart(plan, args)
-    if not apart:
+    packed = plan.packed(slots, args)
+    if _is_apart(plan, args):
+        used, kept, changed = _adjoints(plan, args, given, plan.info.once)
+        call, address, _held = _call_apart(plan, packed, used, kept)
+    else:
+        record = Record(0, plan, args, sizes, threads, packed, call_site(), None)
         Tracker("ignore", dry=True).before(record)
-    keeps = {p: _keeps(plan, p, args[p], gradient) for p, gradient in given.items()}
-    once = NOTHING if record.inplace_saves else plan.info.once  # re-executing stores consumes all adjoints
-    copied = plan.info.changes - once
-    used = {p: _in_place(args[p], gradient, keeps[p] and p in copied) for p, gradient in given.items()}
-    kept = {p: used[p].ptr for p in once if keeps.get(p)}
-    changed = {p: gradient for p, gradient in given.items() if not keeps[p]}
-    call, address, _held = (_call_apart if apart else _call)(record, used, kept)
-    for gradient in changed.values():
-        before_write(gradient, record.site, "launch")
+        # Where stores are executed again, all adjoints are consumed.
+        once = NOTHING if record.inplace_saves else plan.info.once
+        used, kept, changed = _adjoints(plan, args, given, once)
+        call, address, _held = _call(record, used, kept)
+    for gradient, _ in changed:
+        memory = gradient.buffer
+        before_write(gradient, call_site() if memory.watch or memory.history is not None else None, "launch")
     before = Memory(list(used.values())) if plan.diagnostics_back else None
     try:
         call(0, threads, address)
@@ -107,10 +110,51 @@ def run(
         if before is not None:
             before.restore()
         raise error.with_traceback(None) from None
-    for p, gradient in changed.items():
-        if used[p] is not gradient:
-            np.copyto(gradient._numpy_view(), used[p]._numpy_view())
+    for gradient, changing in changed:
+        if changing is not gradient:
+            np.copyto(gradient._numpy_view(), changing._numpy_view())
         after_write(gradient)
+
+
+def _plan_and_arguments(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any, ...]]:
+    """Return the plan of a launch and the flat arguments."""
+    try:
+        plan = kernel.plans.get(kinds_of(args))
+    except (AttributeError, TypeError):  # not a kernel
+        plan = None
+    if plan is not None:
+        return plan, args
+    with held_arguments.gathering(adjoint=True):
+        return resolve(kernel, args)
+
+
+def _adjoints(
+    plan: KernelPlan, args: tuple[Any, ...], given: dict[int, array], once: frozenset[int]
+) -> tuple[dict[int, array], dict[int, int], list[tuple[array, array]]]:
+    """Return what compiled code gets as adjoints, and what becomes of the caller's.
+
+    Args:
+        plan: The plan.
+        args: The arguments.
+        given: By parameter, the caller's adjoint.
+        once: The parameters whose adjoint compiled code can leave unchanged.
+
+    Returns:
+        By parameter, the adjoint that compiled code gets: the caller's, or a copy; of those that it leaves
+        unchanged, the address; and the caller's adjoints that change, each with what compiled code gets.
+    """
+    used: dict[int, array] = {}
+    kept: dict[int, int] = {}
+    changed = []
+    for p, gradient in given.items():
+        keeps = _keeps(plan, p, args[p], gradient)
+        copied = keeps and p not in once and p in plan.info.changes
+        used[p] = found = _in_place(args[p], gradient, copied)
+        if not keeps:
+            changed.append((gradient, found))
+        elif p in once:
+            kept[p] = found.ptr
+    return used, kept, changed
 
 
 Prepared = tuple[Runner, int, Any]
@@ -123,9 +167,9 @@ def _is_apart(plan: KernelPlan, args: tuple[Any, ...]) -> bool:
     return plan.plain and len({args[p].buffer for p in touched}) == len(touched)
 
 
-def _call_apart(record: Record, used: dict[int, array], kept: dict[int, int]) -> Prepared:
+def _call_apart(plan: KernelPlan, packed: bytes, used: dict[int, array], kept: dict[int, int]) -> Prepared:
     """Prepare the adjoint of such a launch: its packed arguments, with the adjoints in their slots."""
-    plan, words = record.plan, Words("Q", record.packed)
+    words = Words("Q", packed)
     for p, slot in plan.adjoint_slots:
         words[slot] = used[p].ptr
     return reversing(plan, _ANYWHERE, kept=frozenset(kept)), words.buffer_info()[0], words

@@ -174,7 +174,7 @@ def _plan_and_arguments(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan,
     """Return the plan of a launch and the flat arguments; the next launch tries this plan first."""
     try:
         plans = kernel.plans
-        plan = plans.get(_kinds_of(args))
+        plan = plans.get(kinds_of(args))
     except (AttributeError, TypeError):  # not a kernel
         plan = None
     if plan is not None:
@@ -237,7 +237,7 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
         The plan, and the flat arguments, with NumPy arrays wrapped.
     """
     try:
-        known = kernel.plans.get(_kinds_of(args))
+        known = kernel.plans.get(kinds_of(args))
     except (AttributeError, TypeError):
         known = None
     if known is not None:
@@ -249,12 +249,12 @@ def resolve(kernel: Any, args: tuple[Any, ...], *, flat: bool = False) -> tuple[
     if kernel.flat or flat:
         plan, found = _plan_of(kernel, args)
         if generic is not kernel and not plan.checked:  # a fast path for the next launch
-            generic.plans[_kinds_of(found)] = plan
+            generic.plans[kinds_of(found)] = plan
         return plan, found
     return _plan_of(kernel, argument_flattening.check_and_flatten(kernel, args))
 
 
-def _kinds_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def kinds_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the key of a plan for flat arguments: the kinds of arrays, and the classes of numbers."""
     return tuple([a._kind if isinstance(a, array) else a.__class__ for a in args])
 
@@ -265,12 +265,12 @@ def _plan_of(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any,
     If the kernel's own parameters are not flat, the key begins with None, which is no kind of an argument.
     """
     lead = () if kernel.flat else (None,)
-    key = (*lead, *_kinds_of(args))
+    key = (*lead, *kinds_of(args))
     plan = kernel.plans.get(key) or kernel.checked_plans.get(key)
     if plan is not None:
         return plan, args
     args = argument_checks.checked(kernel, args)
-    key = (*lead, *_kinds_of(args))
+    key = (*lead, *kinds_of(args))
     plan = kernel.plans.get(key) or kernel.checked_plans.get(key)
     if plan is None:
         argument_checks.check_pointers(kernel, args)
