@@ -11,8 +11,12 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._syntax import parsed
+from tapedebug.compiler import backend
 from tapedebug.compiler.llvm.simd import vectorize as translator
 from tapedebug.compiler.variant import Variant
+from tapedebug.lang.lowering import converted
+from tapedebug.lang.rules.conversions import IS_X86
 from tapedebug.lang.types import ArrayType
 from tests.compiler.generator import program
 from tests.compiler.harness import run, twin
@@ -359,6 +363,65 @@ def test_integers_wrap_and_divide_as_they_do_elsewhere(bits: int) -> None:
     a, b = (part.ravel().copy() for part in np.meshgrid(edges, edges))
     assert is_in_lanes(integers)
     compare(integers, a.size, [a, b, np.zeros_like(a), np.zeros(a.size, np.int64)])
+
+
+@wp.kernel
+def divided_by_constants(a: wp.array(dtype=int), c: wp.array(dtype=int), d: wp.array(dtype=int)):
+    i = wp.tid()
+    n = a[i]
+    c[i] = n % 512 + 3 * (n // 512) + 5 * (n % 7) + 7 * (n // 7) + n % -3 + n // -8
+    d[i] = n // -1 + 3 * (n % -1) + 5 * (n // 1) + 7 * (n // 2147483647) + n % -2147483647
+
+
+def test_integers_are_divided_by_constants_without_floats(bits: int) -> None:
+    edges = np.array([0, 1, -1, 511, -511, 512, -512, 513, 2**31 - 1, -(2**31), 1 - 2**31], np.int32)
+    a = np.concatenate([edges, np.random.default_rng(0).integers(-(2**31), 2**31, 100).astype(np.int32)])
+    text = divided_by_constants._text(Variant("forward", lanes=True))
+    assert text.lanes is not None
+    assert "fdiv" not in (backend._in_lanes(parsed(text.code), "entry", text.lanes) or "fdiv")
+    compare(divided_by_constants, a.size, [a, np.zeros_like(a), np.zeros_like(a)])
+
+
+@wp.kernel
+def whole_numbers(
+    x: wp.array(dtype=float),
+    i8: wp.array(dtype=wp.int8),
+    i16: wp.array(dtype=wp.int16),
+    i32: wp.array(dtype=wp.int32),
+    i64: wp.array(dtype=wp.int64),
+    u8: wp.array(dtype=wp.uint8),
+    u16: wp.array(dtype=wp.uint16),
+    u32: wp.array(dtype=wp.uint32),
+    u64: wp.array(dtype=wp.uint64),
+):
+    i = wp.tid()
+    i8[i], i16[i], i32[i], i64[i] = wp.int8(x[i]), wp.int16(x[i]), wp.int32(x[i]), wp.int64(x[i])
+    u8[i], u16[i], u32[i], u64[i] = wp.uint8(x[i]), wp.uint16(x[i]), wp.uint32(x[i]), wp.uint64(x[i])
+
+
+@pytest.mark.parametrize("f64", [False, True])
+def test_floats_become_the_nearest_integer_that_the_type_holds(bits: int, f64: bool) -> None:
+    """Also the largest of them and those beyond, in every lane: NaN becomes 0."""
+    of = np.float64 if f64 else np.float32
+    powers = [2**power for size in (8, 16, 32, 64) for power in (size - 1, size)]
+    limits = [of(number) for power in powers for number in (power, -power)]
+    edges = [0.0, -0.0, 0.99, -0.99, 1.5, -1.5, 1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan]
+    x = np.array([*edges, *(each for limit in limits for each in _neighbours(limit))], of)
+    assert is_in_lanes(whole_numbers, f64=f64)
+    kinds = [np.dtype(f"{sign}{size}") for sign in "iu" for size in (1, 2, 4, 8)]
+    found = [np.zeros(x.size, kind) for kind in kinds]
+    run(whole_numbers, x.size, [x, *found], f64=f64, lanes=True)
+    for kind, values in zip(kinds, found, strict=True):
+        convert = converted(f"{kind.kind}{8 * kind.itemsize}")
+        np.testing.assert_array_equal(values, np.array([convert(number) for number in x], kind))
+    text = whole_numbers._text(Variant("forward", f64=f64, lanes=True))
+    assert text.lanes is not None
+    assert (".sat." in (backend._in_lanes(parsed(text.code), "entry", text.lanes) or "")) is not IS_X86
+
+
+def _neighbours(number: Any) -> list[Any]:
+    """A float, and those beside it."""
+    return [number, np.nextafter(number, -number), np.nextafter(number, 2 * number)]
 
 
 @wp.kernel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,18 +11,26 @@ import numpy as np
 from tapedebug.lang import types as t
 from tapedebug.lang.lowering import (
     BITS,
+    FLOATS,
+    NUMPY,
     SHORT_FLOATS,
     Function,
     Instructions,
+    VectorTarget,
     cast,
     converted,
+    double,
     fitting,
     function,
     llvm_type,
+    splat,
+    vector_type,
 )
 from tapedebug.lang.rules._bfloat16 import to_bfloat16
 from tapedebug.lang.rules._halves import to_half
 from tapedebug.lang.rules.table import NOT_DIFFERENTIABLE, RuleError, numpy_fold, rule
+
+IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 
 def _conversion(target: type[t.Scalar]) -> Function:
@@ -30,7 +39,48 @@ def _conversion(target: type[t.Scalar]) -> Function:
         return to_half
     if target is t.bfloat16:
         return to_bfloat16
-    return function(f"to_{code}", converted(code), lambda source: cast(source, code))
+    vector = _saturated(code) if target in t.INTEGERS else None
+    return function(f"to_{code}", converted(code), lambda source: cast(source, code), vector=vector)
+
+
+def _saturated(code: str) -> Callable[[VectorTarget, tuple[str, ...]], Instructions | None]:
+    """Return the conversion of floats to an integer type in every lane, for x86.
+
+    Its processors convert vectors, but do not saturate, and LLVM converts one lane after the other for
+    `llvm.fptosi.sat`: a step of advection in float64 took twice as long. So the floats are limited before.
+    """
+    limits = np.iinfo(NUMPY[code])
+
+    def instructions(target: VectorTarget, operands: tuple[str, ...]) -> Instructions | None:
+        (source,) = operands
+        if source not in FLOATS or not IS_X86:
+            return None
+        kind, width = llvm_type(source), target.width
+        of, into, condition = (vector_type(each, width) for each in (kind, llvm_type(code), "i1"))
+        least, most = (NUMPY[source](limit) for limit in (limits.min, limits.max))
+        is_exact = int(most) == limits.max
+        if not is_exact:  # it was rounded up, to a power of two
+            most = np.nextafter(most, least)
+        low, high = (splat(kind, double(float(limit))) for limit in (least, most))
+        lines = [
+            f"{{r}}.above = fcmp ogt {of} {{0}}, {low}",  # false for NaN
+            f"{{r}}.raised = select {condition} {{r}}.above, {of} {{0}}, {of} {low}",
+            f"{{r}}.below = fcmp olt {of} {{r}}.raised, {high}",
+            f"{{r}}.limited = select {condition} {{r}}.below, {of} {{r}}.raised, {of} {high}",
+        ]
+        word = "fptosi" if limits.min else "fptoui"
+        choices = (
+            [] if is_exact else [(f"fcmp ogt {of} {{0}}, {high}", splat(llvm_type(code), str(limits.max)))]
+        )
+        choices += [(f"fcmp uno {of} {{0}}, {{0}}", "zeroinitializer")] if limits.min else []
+        names = [f"{{r}}.whole{place}" for place in range(len(choices))] + ["{r}"]
+        lines.append(f"{names[0]} = {word} {of} {{r}}.limited to {into}")
+        for (test, value), before, after in zip(choices, names, names[1:], strict=False):
+            lines.append(f"{after}.test = {test}")
+            lines.append(f"{after} = select {condition} {after}.test, {into} {value}, {into} {before}")
+        return Instructions(code, "\n".join(lines))
+
+    return instructions
 
 
 def _convert(target: type[t.Scalar]) -> None:

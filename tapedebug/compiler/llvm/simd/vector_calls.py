@@ -38,19 +38,26 @@ def shuffle(part: str, x: str, y: str, lanes: Iterable[int]) -> str:
 
 
 @cache
-def vectored(name: str, operands: tuple[str, ...], width: int) -> Instructions | None:
-    """The instructions of a library function on vectors; None where it has other than simple ones."""
+def vectored(name: str, operands: tuple[str, ...], width: int, *, by_constant: bool) -> Instructions | None:
+    """The instructions of a library function on vectors; None where it has other than simple ones.
+
+    Args:
+        name: The function.
+        operands: The types of its operands.
+        width: The number of lanes.
+        by_constant: The last operand is a constant. LLVM divides integers by it with products and shifts.
+    """
     call = call_of(name, operands)
     try:
-        lines = [_line(line, width) for line in call.text.splitlines()]
+        lines = [_line(line, width, by_constant) for line in call.text.splitlines()]
     except Unvectored:
         return None
     return Instructions(call.result, "\n".join(lines))
 
 
-def _line(line: str, width: int) -> str:
+def _line(line: str, width: int, by_constant: bool) -> str:
     target, _, instruction = line.partition(" = ")
-    division = DIVISION.fullmatch(instruction)
+    division = None if by_constant else DIVISION.fullmatch(instruction)
     if division is not None:
         return _divided(target, division, width)
     return f"{target} = {_instruction(instruction, width)}"
@@ -177,8 +184,13 @@ class Vectors:
 
 
 @cache
-def at_once(name: str, operands: tuple[str, ...], vectors: Vectors) -> Instructions:
-    """The instructions of a function for all lanes: its own, the C library's, the scalar ones, or a loop."""
+def at_once(
+    name: str, operands: tuple[str, ...], vectors: Vectors, *, by_constant: bool = False
+) -> Instructions:
+    """The instructions of a function for all lanes: its own, the C library's, the scalar ones, or a loop.
+
+    `by_constant` says that its last operand is a constant; see `vectored`.
+    """
     function = FUNCTIONS.get(name)
     found = None
     if function is not None:
@@ -188,7 +200,8 @@ def at_once(name: str, operands: tuple[str, ...], vectors: Vectors) -> Instructi
             found = library_call(name, operands, vectors)
         if found is None and function.by_lane and not vectors.fast:
             found = each(name, operands, vectors.width)
-    return found or vectored(name, operands, vectors.width) or each(name, operands, vectors.width)
+    width = vectors.width
+    return found or vectored(name, operands, width, by_constant=by_constant) or each(name, operands, width)
 
 
 def library_call(name: str, operands: tuple[str, ...], vectors: Vectors) -> Instructions | None:

@@ -379,7 +379,7 @@ class VectorValues(Translator):
     def _all_at_once(self, node: object, name: str, operands: list[Operand]) -> Operand:
         kinds = tuple(scalar(kind) for kind, _ in operands)
         vectors = Vectors(self.width, self.bits, self.math)
-        call = at_once(name, kinds, vectors)
+        call = at_once(name, kinds, vectors, by_constant=operands[-1][1][0] != "%")
         has_vectors = name in FUNCTIONS and bool(FUNCTIONS[name].symbol)
         self.crowded = self.crowded or has_vectors
         self.called += self.math and call is library_call(name, kinds, vectors)
