@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from tapedebug._dataclass import dataclass
 from tapedebug._errors import KernelNameError, KernelSyntaxError, KernelTypeError, TapedebugError
+from tapedebug._process_end import finalize_at_end
 from tapedebug._traceback import PACKAGE
 
 STANDARD_INPUT = "<stdin>"
@@ -188,6 +189,7 @@ def as_main(argv: list[str], folder: str, **names: object) -> Iterator[ModuleTyp
     try:
         yield module
     finally:
+        finalize_at_end(module.__dict__)
         sys.argv, sys.path[:] = before[0], before[1]
         if before[2] is not None:
             sys.modules["__main__"] = before[2]

@@ -28,6 +28,7 @@ from tapedebug._dataclass import dataclass
 from tapedebug._environment import environment
 from tapedebug._errors import TapedebugError
 from tapedebug._gc_pause import gc_paused, lasting_objects
+from tapedebug._process_end import end_quickly
 from tapedebug._script import (
     STANDARD_INPUT,
     NoProgram,
@@ -276,6 +277,8 @@ def _add_redact_source(command: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (by default that of the process) and return the exit status."""
     options = parser().parse_args(argv)
+    if argv is None:  # the process is this program's own
+        end_quickly()
     try:
         return {"run": _run, "report": _report, "diff": _diff}[options.command](options)
     except UsageError as error:

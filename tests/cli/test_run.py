@@ -562,3 +562,60 @@ def test_several_traces_go_into_the_same_pipe(tmp_path: Path) -> None:
     assert done.stdout.count(f"wrote {tmp_path / 'pipe'}\n") == 2
     assert content.count(b"trace.json") == 4  # each archive names it twice
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pipe", "script.py"]
+
+
+def test_what_a_program_leaves_is_finalized_and_written_out(tmp_path: Path) -> None:
+    """Also objects in cycles, and files that only another module or a cycle refers to."""
+    (tmp_path / "helper.py").write_text(
+        "def f(): pass\nf.me = f\nf.stream = open('of_helper.txt', 'w')\nf.stream.write('helper')\n", "utf-8"
+    )
+    program = """
+import atexit, weakref, helper
+
+class Named:
+    def __init__(self, name):
+        self.name, self.me = name, self
+    def __del__(self):
+        print("finalized", self.name)
+
+in_cycle = Named("in a cycle")
+alone = Named("alone")
+alone.me = None
+stream = open("of_program.txt", "w")
+stream.write("program")
+atexit.register(lambda: print("at exit", in_cycle.name))
+def uses(): return alone, in_cycle, stream
+"""
+    path = tmp_path / "program.py"
+    path.write_text(HEAD + program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "tapedebug", "run", str(path)],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("at exit", "finalized"))]
+    assert lines[0] == "at exit in a cycle"
+    assert sorted(lines[1:]) == ["finalized alone", "finalized in a cycle"]
+    assert (tmp_path / "of_program.txt").read_text(encoding="utf-8") == "program"
+    assert (tmp_path / "of_helper.txt").read_text(encoding="utf-8") == "helper"
+
+
+def test_a_process_with_a_thread_ends_as_usual(tmp_path: Path) -> None:
+    program = """
+import threading, time
+
+def work():
+    while True:
+        len(known)
+        time.sleep(0.001)
+
+known = [1]
+threading.Thread(target=work, daemon=True).start()
+"""
+    path = tmp_path / "program.py"
+    path.write_text(HEAD + program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "tapedebug", "run", str(path)],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
