@@ -104,6 +104,41 @@ def test_two_inputs_beside_one_with_a_kink_are_displaced_one_by_one(
     assert len(set(groups)) == count
 
 
+@wp.kernel
+def bent(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.abs(x[i]) + 2.0 * x[i]
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+def test_random_directions_of_an_input_with_a_kink_are_left_after_two_steps(
+    is_slow: bool, request: pytest.FixtureRequest
+) -> None:
+    if is_slow:
+        request.getfixturevalue("slow")
+    ends = np.linspace(-1.0, -0.5, 20)  # the largest slope is that at 0
+    arrays = [k.vector(np.append(np.full(20, start), ends)) for start in (0.0, -0.5, -0.5)]
+    loss, tape = k.vector([0.0]), wp.Tape()
+    with tape:
+        for x in arrays:
+            y = wp.zeros_like(x)
+            wp.launch(bent, 40, [x], [y])
+            for _ in range(30 if x is arrays[0] else 1):  # so it is displaced by itself
+                wp.launch(k.total, 40, [y, loss])
+    result = end_to_end(tape, loss, arrays)
+    first = result.inputs[0]
+    assert (first.verdict, first.probes[0].entry, first.probes[0].is_brief) == ("KINK", (0,), False)
+    assert first.kink == pytest.approx((30.0, 90.0))
+    random = [probe for probe in first.probes if probe.entry is None and probe.verdict == "KINK"]
+    assert random and all(probe.is_brief is is_slow for probe in random)
+    assert [check.verdict for check in result.inputs[1:]] == ["AGREE", "AGREE"]
+    note = (
+        f"random directions of {first.name} were left after two steps, which show a kink: the loss has a "
+        "proven one at an entry"
+    )
+    assert (note in result.coverage.notes) is is_slow
+
+
 def test_inputs_for_which_there_is_no_time_are_told(slow: None, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = inputs(4)
     plan, late = plan_directions, []
@@ -335,11 +370,11 @@ def test_an_input_that_time_did_not_suffice_for_is_not_counted_as_displaced(slow
     alone: list[Any] = []
     probe = joint_directions.probe_input
 
-    def hasty(program: Any, port: Any, *rest: Any) -> Any:
+    def hasty(program: Any, port: Any, *rest: Any, **options: Any) -> Any:
         if alone:
             raise OutOfTime("time was up")
         alone.append(port)
-        return probe(program, port, *rest)
+        return probe(program, port, *rest, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joint_directions, "probe_input", hasty)

@@ -351,3 +351,41 @@ def test_a_sweep_counts_as_compared_after_the_steps_that_give_it_a_result() -> N
     with enforced(Limit(False, 60.0)):
         at(noisy, 1.0)
     assert calls == [1 + 2 * LEAST_STEPS]
+
+
+def shown(f: Callable, is_kink: bool = True) -> DerivativeEstimate:
+    """Differentiate where a kink needs no proof."""
+
+    def displaced(step: float) -> np.ndarray:
+        return np.atleast_1d(np.float64(f(np.float64(step))))
+
+    return slope(
+        displaced,
+        displaced(0.0),
+        eps=1e-3,
+        magnitude=1.0,
+        enough=default,
+        is_kink=lambda left, right: is_kink,
+    )
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 100.0])
+def test_a_kink_that_needs_no_proof_takes_two_steps(offset: float) -> None:
+    def f(h: np.ndarray) -> np.ndarray:
+        return np.abs(h) + 0.1 * h * h + offset
+
+    found, proven = shown(f), shown(f, is_kink=False)
+    assert found.is_brief and found.kink[0] and found.evaluations == 4
+    assert (found.left[0], found.right[0]) == pytest.approx((-1.0, 1.0), rel=1e-3)
+    assert not proven.is_brief and proven.kink[0] and proven.evaluations > 4
+
+
+@pytest.mark.parametrize("width", [1e-6, 1e-5, 1e-4, 1e-3])
+def test_a_curve_as_wide_as_float32_resolves_is_no_kink_that_needs_no_proof(width: float) -> None:
+    found = shown(lambda h: np.sqrt(h * h + width * width))
+    assert not found.is_brief and not found.kink[0]
+
+
+def test_a_jump_needs_proof() -> None:
+    found = shown(lambda h: np.where(h > 0, 1.0, 0.0))
+    assert found.kink[0] and not found.is_brief

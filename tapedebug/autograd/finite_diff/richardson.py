@@ -32,6 +32,9 @@ NEAR = 2.0**-7  # times such a value: the largest step of its own sweep
 RESOLVED = 4.0  # times its noise: a difference of both slopes that steps can still show to be a curve
 CLEAR = 16.0  # the same, for a step that alone has to show it
 BEFORE_SKIPPING = 2  # steps in a row in which slopes at a kink converge: those in between are skipped then
+SHOWN_DIGITS = 3.0
+"""Digits in which the slopes of two steps agree at a kink that needs no proof. With a largest step of 1e-3, a
+curve in its place would be narrower than a few float32 roundings of the input."""
 AFAR = RATIO**3  # times the largest step: where to look again for a kink that smaller steps lost
 DIGITS = SLOPE_CONVERGED_STEPS * -math.log10(
     SLOPE_CONVERGED
@@ -52,6 +55,7 @@ class DerivativeEstimate:
         evaluations: Number of calls of the function.
         perhaps: bool, True where a kink appeared in too few steps to be certain, and smaller steps showed
             none; None if not requested.
+        is_brief: The kink was shown by two steps and not confirmed by smaller ones; see `slope`.
     """
 
     value: Floats
@@ -61,6 +65,7 @@ class DerivativeEstimate:
     kink: Bools
     evaluations: int
     perhaps: Bools | None = None
+    is_brief: bool = False
 
 
 def first_step(eps: float, magnitude: float) -> float:
@@ -76,6 +81,7 @@ def slope(
     magnitude: float,
     enough: Callable[[Floats], Floats],
     max_steps: int = MAX_STEPS,
+    is_kink: Callable[[float, float], bool] | None = None,
 ) -> DerivativeEstimate:
     """Differentiate `f` at 0.
 
@@ -86,6 +92,8 @@ def slope(
         magnitude: Magnitude of the displaced value: steps far below its float64 resolution are not taken.
         enough: Maps derivatives (m,) to the error bars (m,) at which the sweep may stop.
         max_steps: The largest number of steps, each `RATIO` times smaller than the last.
+        is_kink: Given where a kink needs no proof: returns True if two slopes differ by enough for one. Then
+            the second step that shows them on both sides, in `SHOWN_DIGITS`, is the last.
     """
 
     def both(which: Indices, steps: Floats) -> tuple[Floats, Floats]:
@@ -93,10 +101,22 @@ def slope(
         return f(h)[None], f(-h)[None]
 
     found = slopes(
-        both, at_zero, eps=eps, magnitudes=np.array([magnitude]), enough=enough, max_steps=max_steps
+        both,
+        at_zero,
+        eps=eps,
+        magnitudes=np.array([magnitude]),
+        enough=enough,
+        max_steps=max_steps,
+        is_kink=is_kink,
     )
     return DerivativeEstimate(
-        found.value[0], found.bar[0], found.left[0], found.right[0], found.kink[0], found.evaluations
+        found.value[0],
+        found.bar[0],
+        found.left[0],
+        found.right[0],
+        found.kink[0],
+        found.evaluations,
+        is_brief=found.is_brief,
     )
 
 
@@ -108,6 +128,7 @@ def slopes(
     magnitudes: Floats,
     enough: Callable[[Floats], Floats],
     max_steps: int = MAX_STEPS,
+    is_kink: Callable[[float, float], bool] | None = None,
 ) -> DerivativeEstimate:
     """Differentiate along k directions at once.
 
@@ -121,8 +142,9 @@ def slopes(
         magnitudes: (k,), magnitudes of the displaced values; see `slope`.
         enough: Maps derivatives (·, m) to error bars, one direction in each row; see `slope`.
         max_steps: See `slope`.
+        is_kink: See `slope`; for one output along one direction.
     """
-    found = _swept(f, at_zero, np.full(len(magnitudes), eps), magnitudes, enough, max_steps)
+    found = _swept(f, at_zero, np.full(len(magnitudes), eps), magnitudes, enough, max_steps, is_kink)
     with contextlib.suppress(OutOfTime):
         found = _looked_at_from_afar(f, at_zero, found, eps, magnitudes, enough, max_steps)
     tiny: Indices = np.flatnonzero((magnitudes > 0) & (magnitudes < eps * TINY))
@@ -184,6 +206,7 @@ def _swept(
     magnitudes: Floats,
     enough: Callable[[Floats], Floats],
     max_steps: int,
+    is_kink: Callable[[float, float], bool] | None = None,
 ) -> DerivativeEstimate:
     """Return `slopes` for the largest steps `largest`, (k,).
 
@@ -224,6 +247,10 @@ def _swept(
             number += 1
             if number == LEAST_STEPS:
                 _time_limit.compared()
+            if is_kink is not None and sweep.shows_kink(is_kink):
+                sweep.finish(np.ones(len(active), bool), active, found)
+                found.kink[active] = True
+                return replace(found, evaluations=evaluations, is_brief=True)
             steps = steps / RATIO
             done = np.logical_or(sweep.settled, steps < least)
             if number == max_steps:
@@ -343,6 +370,11 @@ class _Sweep:
     def confirms_kink(self, at_end: bool) -> bool:
         """True if the steps after those that were skipped show the same kink; so far, except at the end."""
         return bool(self.is_confirmed().all() or (self.stable.all() and not at_end))
+
+    def shows_kink(self, is_kink: Callable[[float, float], bool]) -> bool:
+        """True if a function of one variable has slopes on both sides that two steps agree in."""
+        left, right = float(self.left[0, 0]), float(self.right[0, 0])
+        return bool(self.stable[0, 0] and self.digits[0, 0] >= SHOWN_DIGITS) and is_kink(left, right)
 
     def skip(self, count: int) -> None:
         """Go on as if `count` steps had been taken."""

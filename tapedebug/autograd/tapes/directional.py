@@ -44,6 +44,7 @@ class Probe:
         unit: For a single entry, its displacement by a step of 1.
         noise: The change of the gradient along the direction by one float32 rounding of the inputs.
         direction: For a random direction in one input, the displacement by a step of 1.
+        is_brief: Only two steps were taken, which show a kink, as the input has one at a single entry.
     """
 
     entry: tuple[int, ...] | None
@@ -60,6 +61,7 @@ class Probe:
     unit: float = 1.0
     noise: float = 0.0
     direction: Floats | None = field(default=None, compare=False, repr=False)
+    is_brief: bool = False
 
     @property
     def along(self) -> str:
@@ -167,6 +169,8 @@ def probe_input(
     rtol: float,
     effort: Effort,
     checkpoint: Checkpoint | None,
+    *,
+    brief: bool = False,
 ) -> list[Probe]:
     """Compare the gradients of one input with differences of the loss.
 
@@ -177,6 +181,8 @@ def probe_input(
         rtol: The relative error up to which they agree.
         effort: The number of directions.
         checkpoint: Called before each evaluation.
+        brief: If the loss has a kink at a single entry, random directions in which two steps show one, too,
+            are left then. They say nothing of the gradient, as a proven kink does not.
 
     Raises:
         OutOfTime: Time was up before the first comparison.
@@ -204,7 +210,8 @@ def probe_input(
         along = {port: direction}
         noise = 0.0 if program.is_narrow else gradients.noise(along)
         try:
-            found, start = measured(program, along, probe, rtol, noise, checkpoint)
+            bent = brief and flat is None and any(probe.verdict == "KINK" for probe in probes)
+            found, start = measured(program, along, probe, rtol, noise, checkpoint, is_bent=bent)
         except OutOfTime:
             if not probes:
                 raise
@@ -227,6 +234,8 @@ def measured(
     rtol: float,
     noise: float,
     checkpoint: Checkpoint | None,
+    *,
+    is_bent: bool = False,
 ) -> tuple[Probe, DerivativeEstimate]:
     """Take the difference of the loss along a direction of one input, or of several.
 
@@ -238,6 +247,7 @@ def measured(
         noise: The change of the gradient along them by one float32 rounding of the inputs; 0 if it is to be
             measured only where the two disagree. Not used if the loss along them is rounded to float32.
         checkpoint: Called before each evaluation.
+        is_bent: The loss is known to have a kink in this input: two steps suffice to show one here.
 
     Returns:
         The probe with its difference, not yet judged, and the difference.
@@ -261,18 +271,28 @@ def measured(
         # So do steps along which the gradient itself changes: the sweep does not start with them.
         eps = min(eps, max(LEAST, float(np.finfo(np.float32).eps) * size / noise))
         steps = MAX_STEPS if eps > LEAST else 2
+
+    def allowed_for(*slopes: float) -> float:
+        return max(rtol * max(*map(abs, slopes), size), LOSS_ROUNDING_FLOAT64 * abs(float(start[0])))
+
     slope_found = slope(
-        displaced, start, eps=eps, magnitude=1.0, enough=_fine_for(fine, size), max_steps=steps
+        displaced,
+        start,
+        eps=eps,
+        magnitude=1.0,
+        enough=_fine_for(fine, size),
+        max_steps=steps,
+        is_kink=(lambda left, right: abs(right - left) > allowed_for(left, right)) if is_bent else None,
     )
     fd, bar = float(slope_found.value[0]), float(slope_found.bar[0])
-    allowed = max(rtol * max(abs(fd), size), LOSS_ROUNDING_FLOAT64 * abs(float(start[0])))
+    allowed = allowed_for(fd)
     if probe.ad == probe.exact == 0 and abs(fd) <= bar:
         allowed = max(allowed, _flat(displaced, start))
     if abs(probe.exact - fd) > allowed + bar and not slope_found.kink[0]:
         # Before a difference refutes an adjoint, the rounding of the loss itself is considered.
         change = max(abs(float((displaced(side) - start)[0])) for side in (1.0, -1.0))
         bar = max(bar, computational_noise(displaced, change) / eps)
-    return replace(probe, fd=fd, bar=bar, allowed=allowed), slope_found
+    return replace(probe, fd=fd, bar=bar, allowed=allowed, is_brief=slope_found.is_brief), slope_found
 
 
 def _fitted(

@@ -190,6 +190,12 @@ def _coverage(program: WholeTape, checks: Sequence[InputCheck], dot: DotProduct 
     zero = [check.name for check in agreeing if not check.reference.any()]
     notes = [f"exactly zero: the gradient with respect to {name}" for name in zero]
     notes += [f"{check.name}: {check.note}" for check in agreeing if check.note]
+    brief = [check.name for check in checks if any(probe.is_brief for probe in check.probes)]
+    if brief:
+        notes.append(
+            f"random directions of {', '.join(brief)} were left after two steps, which show a kink: "
+            "the loss has a proven one at an entry"
+        )
     return Coverage(summary, program.launches, checked, (*program.notes, *notes))
 
 

@@ -119,7 +119,7 @@ class JointDirections:
 
     def _probe_alone(self, port: Port) -> None:
         self.probes[port] = probe_input(
-            self.program, port, self.gradients, self.rtol, self.effort.alone, self.checkpoint
+            self.program, port, self.gradients, self.rtol, self.effort.alone, self.checkpoint, brief=True
         )
         self.one_by_one += 1
 
