@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tapedebug.contract import Array, RecordedTape
 
 MOVED = 3  # samples of the effect of one float32 rounding of the inputs
-SLOW = 0.05  # seconds of a sample from which on fewer are taken
+SLOW = 0.02  # seconds of a sample from which on fewer are taken
 HURRY = 0.01  # the same as a part of the time that is left
 SENSITIVE = 1e-5  # relative effect from which on all samples are taken
 FEWER = 2.0  # factor of the effect if fewer were taken: the largest of three is about as much more than one
