@@ -43,8 +43,16 @@ from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.so_far import SoFar
 from tapedebug.diagnose.tape_loop import allow_for_start
 from tapedebug.diagnose.target import Loss, find_leaves, find_seeds, find_target
-from tapedebug.diagnose.timings import END_TO_END, PROFILE, Cost, StepTimer, estimated, seconds_per_run
-from tapedebug.diagnose.unmask import Rediagnose, unmask
+from tapedebug.diagnose.timings import (
+    END_TO_END,
+    PROFILE,
+    Cost,
+    StepTimer,
+    estimated,
+    seconds_per_run,
+    version_bytes,
+)
+from tapedebug.diagnose.unmask import Rediagnose, estimated_seconds, unmask
 from tapedebug.trace import Check, Coverage, Trace
 from tapedebug.trace.recording import record_with_arrays
 from tapedebug.trace.replayed_values import add_summaries
@@ -190,7 +198,7 @@ def _reused(tapes: Sequence[RecordedTape]) -> Iterator[None]:
 
 def _reveal(context: RuleContext, again: Rediagnose) -> None:
     try:
-        with context.timer.measure("bugs that other bugs hide"):
+        with context.timer.measure("bugs that other bugs hide", estimated_seconds(context)):
             unmask(context, again)
     except TapedebugError as error:
         add_gap(context, "what stands behind what was found", error.message)
@@ -329,8 +337,7 @@ def _is_wrong(context: RuleContext) -> bool:
 def _summarise(context: RuleContext, pace: Progress) -> None:
     """Add summaries of the values of all versions, for rules and the panel, if there are not too many."""
     trace = context.trace
-    size = {info.id: info.stop - info.start for info in trace.arrays}
-    if sum(size[version.array] for version in trace.versions) <= SUMMARISED:
+    if version_bytes(trace) <= SUMMARISED:
         try:
             pace.begin("summarising values")
             with context.timer.measure("summaries of values", context.estimate(PROFILE)):

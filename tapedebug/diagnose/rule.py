@@ -117,12 +117,13 @@ class Rule(ABC):
         """
         return ""
 
+    @abstractmethod
     def cost(self, context: RuleContext) -> Cost:
         """Return the estimated cost of the rule on a tape, before it runs.
 
-        It does not include experiments that several rules share.
+        It does not include experiments that several rules share, which are steps of their own. A rule whose
+        cost depends on their results looks at them here.
         """
-        return Cost()
 
     def repair(self, finding: Finding) -> Repair | None:
         """Return the change of the tape that removes the bug of a finding; None if it hides no others."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapedebugError
-from tapedebug.contract import ElementConflicts, ElementTracking, RecordedTape
+from tapedebug.contract import ElementConflicts, ElementTracking, RecordedTape, ReverseDivergence
 from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile, measure
-from tapedebug.diagnose.experiments.element_accesses import element_conflicts
+from tapedebug.diagnose.experiments.element_accesses import (
+    element_conflicts,
+    suspect_launches,
+    tracking_seconds,
+)
 from tapedebug.diagnose.experiments.experiment import Experiment
 from tapedebug.diagnose.experiments.kinks import LAUNCHES, Kink, find_kink
 from tapedebug.diagnose.experiments.replay import Replay
 from tapedebug.diagnose.experiments.zero_grad_paths import ZeroGradPath, zero_grad_paths
-from tapedebug.diagnose.timings import PROFILE, Cost, StepTimer, estimated, seconds_per_run
+from tapedebug.diagnose.timings import PROFILE, READS_TRACE, Cost, StepTimer, estimated, seconds_per_run
 from tapedebug.diagnose.trace_analysis.dependencies import Dependencies
 from tapedebug.trace import Finding, Trace
 
@@ -89,8 +93,10 @@ class RuleContext:
     def elements(self) -> ElementConflicts:
         """The conflicts of suspect launches, from a replay that tracks them element by element."""
         tracking = self.need(ElementTracking, NO_ELEMENTS)
-        with self.timer.measure("accesses of single threads", self.estimate(Cost(1))):
-            return element_conflicts(self, tracking)
+        launches, unwritten = suspect_launches(self, tracking)
+        cost = Cost(1.0, seconds=tracking_seconds(self, launches)) if launches or unwritten else READS_TRACE
+        with self.timer.measure("accesses of single threads", self.estimate(cost)):
+            return element_conflicts(self, tracking, launches, unwritten)
 
     @property
     def rerun(self) -> Replay:
@@ -126,9 +132,18 @@ class RuleContext:
             return measure(self.replay)
 
     @cached_property
+    def reverse_divergences(self) -> Mapping[int, Sequence[ReverseDivergence]]:
+        """For each launch the constructs of its kernel that Warp may reverse wrongly."""
+        with self.timer.measure("adjoints in Warp", self.estimate(Cost(1))):
+            return self.experiment.warp_limits()
+
+    @cached_property
     def zero_grad_paths(self) -> dict[int, ZeroGradPath]:
         """The operations at which the adjoint becomes 0, for inputs whose gradient is exactly 0."""
-        with self.timer.measure("operations with a zero derivative", self.estimate(Cost(1))):
+        profile = self.profile
+        zero = profile is not None and not all(profile.gradients.values())
+        cost = PROFILE if zero else READS_TRACE
+        with self.timer.measure("operations with a zero derivative", self.estimate(cost)):
             return zero_grad_paths(self)
 
     @cached_property

@@ -7,29 +7,49 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tapedebug._dataclass import dataclass
-from tapedebug.trace import Timing, Trace
+from tapedebug.trace import Launch, Timing, Trace
 
 END_TO_END = "end-to-end check"
 """The step that gives the verdict."""
 
 PER_OPERATION = 5e-6
-"""Seconds that a rule takes for each operation of a tape, even if it replays nothing."""
+"""Seconds that a rule takes to visit each operation of a tape once."""
 
 PER_OBSERVED = 1e-4
 """Seconds that a replay takes for each operation whose values are observed, beyond those of the operation."""
 
+PER_OBSERVED_BYTE = 2e-9
+"""Seconds that a replay takes for each byte of the values that it observes."""
+
+TWIN = 2.0
+"""The duration of a launch in float64, in times that of the program's."""
+
+PER_REPLAYED, PER_REPLAYED_ARRAY, PER_REPLAYED_BYTE = 3e-6, 1.5e-5, 3e-10
+"""Seconds that a replay takes for each operation, array, and byte of its memory, beyond the launches."""
+
 
 @dataclass(frozen=True)
 class Cost:
-    """The estimated cost of a step, in runs of its tape.
+    """The estimated cost of a step: runs of its tape, and work besides.
 
     Attributes:
         runs: Forward runs that take as long.
         observed: Runs that observe the values of every operation.
+        visits: Visits of every operation by code that reads the trace.
+        seconds: Seconds of work that does not grow with the tape.
     """
 
     runs: float = 0.0
     observed: float = 0.0
+    visits: float = 1.0
+    seconds: float = 0.0
+
+
+READS_TRACE = Cost()
+"""A rule that looks at the trace, and at experiments that rules share."""
+
+FOLLOWS_DATA = Cost(visits=15.0)
+"""A rule that follows the data flow through the trace."""
 
 
 PROFILE = Cost(4.0, 2.0)
@@ -79,17 +99,37 @@ class StepTimer:
 
 
 def seconds_per_run(trace: Trace) -> float | None:
-    """Return the estimated duration of a forward run, from the launches of the program; None if unknown.
+    """Return the estimated duration of a forward run in float64; None if unknown.
 
-    Launches of one kernel count with their median: the first of them may have been compiled.
+    Launches take as long as in the program, and a replay sets up private memory besides.
     """
-    by_kernel: dict[object, list[float]] = {}
+    by_kernel: dict[object, list[Launch]] = {}
     for launch in trace.launches:
         if launch.seconds is not None:
-            by_kernel.setdefault((launch.kernel, launch.name), []).append(launch.seconds)
+            by_kernel.setdefault((launch.kernel, launch.name), []).append(launch)
     if not by_kernel:
         return None
-    return sum(len(each) * _median(each) for each in by_kernel.values())
+    launches = TWIN * sum(len(each) * _typical(each) for each in by_kernel.values())
+    memory = sum(array.stop - array.start for array in trace.arrays) * PER_REPLAYED_BYTE
+    return launches + memory + len(trace.launches) * PER_REPLAYED + len(trace.arrays) * PER_REPLAYED_ARRAY
+
+
+def _typical(launches: list[Launch]) -> float:
+    """Return the typical duration of launches of one kernel, without the compilation in the first of them.
+
+    The median of many does not contain it. Of few launches the fastest counts, or an adjoint if it was
+    faster: adjoints are timed after their compilation, and seldom take less time than their launch.
+    """
+    found = [launch.seconds for launch in launches if launch.seconds is not None]
+    if len(found) > 2:
+        return _median(found)
+    return min([*found, *(launch.backward_seconds for launch in launches if launch.backward_seconds)])
+
+
+def version_bytes(trace: Trace) -> int:
+    """Return the bytes of all versions of all arrays together."""
+    size = [array.stop - array.start for array in trace.arrays]
+    return sum(size[version.array] for version in trace.versions)
 
 
 def _median(values: list[float]) -> float:
@@ -106,7 +146,9 @@ def estimated(trace: Trace, cost: Cost, seconds: float | None) -> float | None:
         cost: The runs of the tape.
         seconds: The duration of a forward run.
     """
-    own = len(trace.launches) * (PER_OPERATION + PER_OBSERVED * cost.observed)
+    own = cost.seconds + len(trace.launches) * (PER_OPERATION * cost.visits + PER_OBSERVED * cost.observed)
+    if cost.observed:
+        own += cost.observed * PER_OBSERVED_BYTE * version_bytes(trace)
     if not cost.runs:
         return own
     return None if seconds is None else own + cost.runs * seconds

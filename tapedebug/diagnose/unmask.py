@@ -21,6 +21,7 @@ from tapedebug.diagnose.registry import RULES, apply_rules, rule_of
 from tapedebug.diagnose.rule import Repair, inputs_of, is_detached
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules.accumulated import latent
+from tapedebug.diagnose.timings import END_TO_END, PER_OPERATION
 from tapedebug.diagnose.trace_analysis.dependencies import is_float
 from tapedebug.trace import Coverage, Finding
 
@@ -51,6 +52,27 @@ def unmask(context: RuleContext, again: Rediagnose, depth: int = DEPTH) -> None:
         _add(context, fixed.trace.findings, hiding)
     if depth == DEPTH:
         _reveal_latent(context)
+
+
+def estimated_seconds(context: RuleContext) -> float:
+    """Return the estimated seconds of `unmask`: what the same steps took on the tape with its bugs."""
+    repairs = [
+        (found, repair)
+        for finding in context.trace.findings
+        if finding.severity != "info" and (repair := (found := rule_of(finding)).repair(finding)) is not None
+    ]
+    recorded = [found for found, repair in repairs if repair.records_again]
+    replayed = [found for found, repair in repairs if not repair.records_again]
+    few = len(context.trace.launches) <= MOST_LAUNCHES
+    seconds = len(context.trace.launches) * PER_OPERATION
+    if recorded and few:
+        seconds += sum(timing.seconds for timing in context.trace.timings)
+    rules = {rule.code for rule in RULES}
+    for rule in [*(() if few else recorded[:1]), *replayed[:1]]:
+        # Experiments that rules share run again, too.
+        others = rules.difference(rule.unmasks) | {END_TO_END}
+        seconds += sum(each.seconds for each in context.trace.timings if each.step not in others)
+    return seconds
 
 
 def _reveal_latent(context: RuleContext) -> None:

@@ -19,6 +19,7 @@ from tapedebug.diagnose.diagnosis import SEVERITY_ORDER
 from tapedebug.diagnose.rule import Rule, RuleFinding, TapeRule
 from tapedebug.diagnose.rules.disconnected import DisconnectedFinding
 from tapedebug.diagnose.rules.overwrite import Overwrite
+from tapedebug.diagnose.timings import Cost
 from tapedebug.trace import Finding
 from tapedebug.trace.json_codec import encode
 from tests.scenarios import harness
@@ -80,8 +81,17 @@ class Lonely(TapeRule):
     severity = "error"
     explains = ("no-such-rule",)
 
+    def cost(self, context: Any) -> Cost:
+        return Cost()
+
     def check(self, context: Any) -> list[Finding]:
         return []
+
+
+def test_a_rule_without_an_estimate_is_none() -> None:
+    unpriced = type("Unpriced", (TapeRule,), {"check": Lonely.check, "code": "unpriced"})
+    with pytest.raises(TypeError, match="cost"):
+        unpriced()
 
 
 def test_what_is_wrong_with_a_rule_is_said() -> None:

@@ -20,6 +20,7 @@ from tapedebug.compiler.bounds import ALL, UNKNOWN
 from tapedebug.compiler.diagnostics import BOUNDS
 from tapedebug.compiler.lazy_entry import LazyEntry
 from tapedebug.compiler.variant import Variant
+from tapedebug.contract import ThreadScheduling
 from tapedebug.runtime.launch.bounds_precheck import BoundsPrecheck
 from tapedebug.runtime.replay.shadow import Shadow
 
@@ -450,6 +451,33 @@ def test_an_index_that_overflows_is_seen() -> None:
 
     with pytest.raises(wp.BoundsError):
         wp.launch(wraps, 3, [zeros(), 2**30 + 1])
+
+
+def test_a_launch_that_runs_piece_by_piece_probes_each_thread_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    probed: list[tuple[int, int]] = []
+    plain = BoundsPrecheck._probed
+
+    def look(self: Any, kind: str, threads: tuple[int, int], address: int) -> bool:
+        probed.append(threads)
+        return plain(self, kind, threads, address)
+
+    monkeypatch.setattr(BoundsPrecheck, "_probed", look)
+    x = wp.zeros(MANY, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(scatter, MANY, [ints(*[0] * MANY), x])
+    pieces = [(0, 3), (3, 4), (4, MANY)]
+
+    def in_pieces(run: Any, threads: int) -> None:
+        for low, high in pieces:
+            run(low, high)
+
+    replay: Any = tape.new_replay()
+    scheduling = tape.capability(ThreadScheduling)
+    assert scheduling is not None
+    scheduling.reschedule(replay, {0: in_pieces})
+    probed.clear()
+    replay.forward()
+    assert probed == pieces
 
 
 def test_arrays_that_share_memory_are_not_probed() -> None:

@@ -25,15 +25,36 @@ THREADS = 500_000
 """Threads of one kind that run tracked; they set the number of launches within the limits of `SAMPLED`."""
 
 
-def element_conflicts(case: RuleContext, tracking: ElementTracking) -> ElementConflicts:
-    """Run a tape once more with the suspect launches tracked; the coverage lists those that were not."""
+TRACKED_EACH = 4_096
+"""Threads of a launch from which on most of its conflicts are counted, and no longer listed."""
+PER_TRACKED_THREAD = 3e-6
+"""Seconds for a thread of a tracked launch: without conflicts a tenth of it, with many four times as much."""
+
+
+def suspect_launches(case: RuleContext, tracking: ElementTracking) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the launches to run tracked, and the arrays that no launch writes as a whole.
+
+    The coverage lists the suspect launches that are left out.
+    """
     suspects = tracking.suspects()
     for reason in suspects.untracked:
         case.skipped(reason)
-    launches = frozenset(_sampled(case, suspects.kinds))
-    if not (launches or suspects.unwritten):
+    return frozenset(_sampled(case, suspects.kinds)), frozenset(suspects.unwritten)
+
+
+def tracking_seconds(case: RuleContext, launches: Iterable[int]) -> float:
+    """Return the estimated seconds by which tracking some launches exceeds a run of the tape."""
+    threads = (math.prod(case.rerun.records[index].dim) for index in launches)
+    return PER_TRACKED_THREAD * sum(min(count, TRACKED_EACH) for count in threads)
+
+
+def element_conflicts(
+    case: RuleContext, tracking: ElementTracking, launches: frozenset[int], unwritten: frozenset[int]
+) -> ElementConflicts:
+    """Run a tape once more with the suspect launches tracked."""
+    if not (launches or unwritten):
         return ElementConflicts()
-    found = tracking.conflicts(case.rerun._shadow(), launches, frozenset(suspects.unwritten))
+    found = tracking.conflicts(case.rerun._shadow(), launches, unwritten)
     if found.ended_after is not None:
         case.skipped(f"launches after {found.ended_after} were not looked at element by element")
     return found

@@ -49,10 +49,26 @@ def shuffled(apart: Sequence[int], launches: int) -> Schedule:
     return lambda index, views: _in_order(order)
 
 
+def pieces_of(threads: int, launches: int, limit: int = PIECES) -> int:
+    """Return the number of pieces of a launch, without those of threads that run alone.
+
+    Args:
+        threads: Its threads.
+        launches: The number of launches that run in pieces.
+        limit: The largest number of pieces.
+    """
+    return min(threads, max(SMALLEST, min(PIECES, limit, ALL_PIECES // launches)))
+
+
+def restoring_pieces(contested: int, launches: int) -> int:
+    """Return the largest number of pieces of a launch that restore this many contested scalars each."""
+    return min(AT_ONCE, COPIED // max(1, contested)) // launches
+
+
 def _pieces(
     threads: int, apart: Sequence[int], launches: int, limit: int = PIECES
 ) -> Iterator[tuple[int, int]]:
-    most = max(SMALLEST, min(PIECES, limit, ALL_PIECES // launches))
+    most = pieces_of(threads, launches, limit)
     cuts: Sequence[int] = range(threads + 1)
     if threads > most:
         own = {cut for thread in apart for cut in (thread, thread + 1) if cut <= threads}
@@ -133,7 +149,7 @@ def at_once(
         contested = _Contested(views, places.get(index, ()))
 
         def everything(run: RunThreads, threads: int) -> None:
-            most = min(AT_ONCE, COPIED // max(1, contested.size)) // len(places)
+            most = restoring_pieces(contested.size, len(places))
             pieces = list(_pieces(threads, apart, launches, most))
             contested.at_once(run, pieces[::-1] if first_wins else pieces)
 

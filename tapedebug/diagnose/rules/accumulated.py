@@ -20,6 +20,7 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values
 from tapedebug.diagnose.rule import CrossTapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import READS_TRACE, Cost
 from tapedebug.diagnose.trace_analysis import gradient_history
 from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory, at
 from tapedebug.trace import Event, Finding, Trace
@@ -52,6 +53,10 @@ class Accumulated(CrossTapeRule):
     title = "A gradient was not zero when a reverse pass began"
     severity = "error"
     outside_pass = True
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a look at the trace."""
+        return READS_TRACE
 
     def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
         """Return a finding for each line that runs a pass on gradients that should have been zero."""

@@ -23,7 +23,7 @@ from tapedebug.diagnose.rule import EVIDENCE, Repair, RuleFinding, TapeRule, inp
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._disconnected_finding import DisconnectedFinding
 from tapedebug.diagnose.rules.overwrite import OverwriteFinding
-from tapedebug.diagnose.timings import Cost
+from tapedebug.diagnose.timings import FOLLOWS_DATA, PROFILE, READS_TRACE, Cost
 from tapedebug.diagnose.trace_analysis.dependencies import Node, overlaps
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 from tapedebug.trace.model import Severity
@@ -69,8 +69,13 @@ class AfterLoss(TapeRule):
     unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed", "nonfinite", "flat-op")
 
     def cost(self, context: RuleContext) -> Cost:
-        """Estimate a reverse run."""
-        return Cost(1.0)
+        """Estimate a forward and a reverse run for each kind of launch after the loss, and for all."""
+        if not context.experiment.losses or context.experiment.blocked:
+            return READS_TRACE
+        written = (v.written_by for v in context.trace.versions if v.array in context.experiment.losses)
+        last = max((index for index in written if index is not None), default=len(context.trace.launches))
+        kinds = len(_by_place(context.trace.launches[last + 1 : context.reversed_count]))
+        return Cost(PROFILE.runs * (2 + min(MEASURED, kinds)), visits=15.0) if kinds else FOLLOWS_DATA
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each kind of launch that changes the gradient, and one for all the others."""

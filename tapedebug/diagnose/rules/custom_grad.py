@@ -30,11 +30,12 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.adjoint_lines import adjoint_line, own_name
 from tapedebug.diagnose.experiments.launch_check import DirectionalSlope, launch_slopes, values_before
 from tapedebug.diagnose.experiments.places import place_of
-from tapedebug.diagnose.experiments.zero_grad_paths import threads_of
+from tapedebug.diagnose.experiments.zero_grad_paths import THREADS, threads_of
 from tapedebug.diagnose.rule import EVIDENCE, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._bypassed_gradients import find_bypassed_gradients
 from tapedebug.diagnose.rules._partly_wrong_gradients import find_partly_wrong_gradients
+from tapedebug.diagnose.timings import READS_TRACE, Cost
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 LAUNCHES = 3
 """Launches of a kernel that are examined: the first, the last, and one in between."""
 KERNELS = 12
+PER_THREAD = 4e-3
+"""Seconds that following a thread and its calls takes."""
 SUSPECTS = 6
 """Wrong entries of an input whose threads are followed, in addition to some of each launch."""
 
@@ -78,6 +81,13 @@ class CustomGrad(TapeRule):
     title = "A custom gradient is not the derivative of its function"
     severity = "error"
 
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a run up to the launches that are examined, and following some of their threads."""
+        if context.replay is None:
+            return READS_TRACE
+        _, chosen = _chosen(context)
+        return Cost(bool(chosen), seconds=len(chosen) * THREADS * PER_THREAD)
+
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each custom gradient that differs from finite differences of its function."""
         if context.replay is None:
@@ -100,15 +110,7 @@ class CustomGrad(TapeRule):
 def _checked(context: RuleContext) -> dict[int, Checked]:
     assert context.replay is not None
     functions: dict[int, Checked] = {}
-    kernels: dict[int, list[Launch]] = {}
-    for launch in context.trace.launches:
-        if launch.kernel is not None and _has_own(context, launch):
-            kernels.setdefault(launch.kernel, []).append(launch)
-    chosen = [
-        launches[place]
-        for launches in list(kernels.values())[:KERNELS]
-        for place in evenly_spread(len(launches), LAUNCHES)
-    ]
+    kernels, chosen = _chosen(context)
     flows = values_before(context.replay, [launch.index for launch in chosen]) if chosen else {}
     for launch in chosen:
         for call in _calls(context, launch, flows[launch.index]):
@@ -116,11 +118,21 @@ def _checked(context: RuleContext) -> dict[int, Checked]:
             checked.calls.append((launch, call))
             if launch.name not in checked.kernels:
                 checked.kernels.append(launch.name)
-    if len(kernels) > KERNELS:
-        context.skipped(
-            f"{CustomGrad.code}: {len(kernels) - KERNELS} of {len(kernels)} kernels were not looked into"
-        )
+    if kernels > KERNELS:
+        context.skipped(f"{CustomGrad.code}: {kernels - KERNELS} of {kernels} kernels were not looked into")
     return functions
+
+
+def _chosen(context: RuleContext) -> tuple[int, list[Launch]]:
+    """Return the number of kernels with custom gradients, and the launches of them that are examined."""
+    kernels: dict[int, list[Launch]] = {}
+    for launch in context.trace.launches:
+        if launch.kernel is not None:
+            kernels.setdefault(launch.kernel, []).append(launch)
+    own = [launches for launches in kernels.values() if _has_own(context, launches[0])]
+    return len(own), [
+        launches[place] for launches in own[:KERNELS] for place in evenly_spread(len(launches), LAUNCHES)
+    ]
 
 
 def _custom(context: RuleContext, launch: Launch) -> CustomGradients | None:

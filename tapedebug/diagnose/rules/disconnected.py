@@ -77,8 +77,8 @@ class Disconnected(TapeRule):
     unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed", "nonfinite", "flat-op")
 
     def cost(self, context: RuleContext) -> Cost:
-        """Estimate a run in float64."""
-        return Cost(1.0)
+        """Estimate a run in float64, and searches through the data flow."""
+        return Cost(1.0, visits=20.0)
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each place where a gradient is cut, and for gradients that are 0."""

@@ -19,6 +19,7 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import Values, relative_errors
 from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import FOLLOWS_DATA, Cost
 from tapedebug.diagnose.trace_analysis.dependencies import is_float
 from tapedebug.diagnose.trace_analysis.value_numbering import Repeats, ValueNumbers
 from tapedebug.trace import Finding, Launch
@@ -34,6 +35,10 @@ class DuplicateLaunch(TapeRule):
     code = "duplicate-launch"
     title = "A launch is recorded twice and adds its contribution twice"
     severity = "error"
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a search through the data flow."""
+        return FOLLOWS_DATA
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each contribution that is on the tape more than once."""

@@ -22,6 +22,7 @@ from tapedebug.diagnose.experiments.adjoint_profile import AdjointProfile, Launc
 from tapedebug.diagnose.experiments.places import code_of, place_of
 from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import FOLLOWS_DATA, Cost
 from tapedebug.diagnose.trace_analysis.adjoint_growth import (
     AdjointGrowth,
     alternates,
@@ -45,6 +46,10 @@ class Exploding(TapeRule):
     code = "exploding"
     title = "An adjoint grows beyond use in the reverse pass"
     severity = "error"
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a search through the data flow."""
+        return FOLLOWS_DATA
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for the loop that amplifies most, or else for the launch with the largest jump."""

@@ -14,6 +14,7 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.zero_grad_paths import TINY
 from tapedebug.diagnose.rule import Repair, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import READS_TRACE, Cost
 from tapedebug.trace import Check, Finding
 
 
@@ -24,6 +25,10 @@ class FlatOp(TapeRule):
     title = "A gradient is 0 because of round, floor, a cast, an index or a comparison"
     severity = "warning"
     unmasks = ("overwrite", "disconnected", "duplicate-launch", "seed")
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a look at the trace."""
+        return READS_TRACE
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each flat operation at which gradients become 0."""

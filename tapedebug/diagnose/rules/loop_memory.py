@@ -11,6 +11,7 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import location_at
 from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import READS_TRACE, Cost
 from tapedebug.trace import Finding, Launch
 
 
@@ -20,6 +21,10 @@ class LoopMemory(TapeRule):
     code = "loop-memory"
     title = "The adjoint of a loop stores many values"
     severity = "info"
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a look at the trace."""
+        return READS_TRACE
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a note for each kernel whose adjoint stores many loop values."""

@@ -23,6 +23,7 @@ from tapedebug.contract import EarlierRecording, EarlierRecordings, RecordedTape
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import READS_TRACE, Cost
 from tapedebug.diagnose.trace_analysis import gradient_history
 from tapedebug.trace import ArrayInfo, Finding, Launch, Version
 
@@ -58,6 +59,10 @@ class NotReset(TapeRule):
     code = "not-reset"
     title = "A recording adds to the loss of an earlier one"
     severity = "warning"
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate the run that finds the first values of arrays."""
+        return Cost(1.0) if context.replay is not None else READS_TRACE
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each loss that was not reset, and one for inputs that the launches changed."""

@@ -28,6 +28,7 @@ from tapedebug.diagnose.experiments.experiment import relative_errors
 from tapedebug.diagnose.experiments.seeds import seeded
 from tapedebug.diagnose.rule import CrossTapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import READS_TRACE, Cost
 from tapedebug.diagnose.trace_analysis import gradient_history
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
@@ -69,6 +70,10 @@ class NotReversed(CrossTapeRule):
     severity = "error"
     outside_pass = True
     several_tapes = True
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a look at the trace."""
+        return READS_TRACE
 
     def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
         """Return a finding for each reversed tape that begins with a state of tapes that were not."""

@@ -22,6 +22,7 @@ from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules.nonfinite import NonfiniteFinding
+from tapedebug.diagnose.timings import READS_TRACE, Cost
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -35,6 +36,10 @@ class OutOfBounds(TapeRule):
     title = "An index is outside its array"
     severity = "error"
     explains = ("nonfinite",)
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a look at the trace."""
+        return READS_TRACE
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return one finding for each line of a kernel that accesses memory outside an array."""

@@ -7,6 +7,7 @@ and all at once, with the tape's inputs and with displaced ones, and the loss an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,11 +27,14 @@ from tapedebug.diagnose.experiments.thread_schedules import (
     Places,
     at_once,
     backwards,
+    pieces_of,
+    restoring_pieces,
     shuffled,
     together,
 )
 from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import Cost
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
 
@@ -38,6 +42,12 @@ MEASURED = 4
 """Largest number of kernels that are measured; each costs several replays."""
 FEWEST = 2
 """Smallest number of pairs of threads of a launch that run at the same time."""
+PER_PIECE, PER_RESTORED_PIECE, PER_RESTORED = 4e-6, 4e-5, 3e-8
+"""Seconds for a piece of a launch in another order, one that restores values, and each number restored."""
+SLOPES_COST = 5.0
+"""The cost of the values, and of the loss with its slopes, in times that of the values."""
+RUNS = 20.0
+"""Forward runs that the orders of threads of one kernel take, if their launches ran in one piece."""
 VERBS = {"read": "reads", "write": "writes", "atomic": "changes", "exchange": "exchanges"}
 DISPLACED = words.percent(SCALE)
 PLAINLY = ("read", "write")
@@ -52,6 +62,11 @@ class Race(TapeRule):
     severity = "error"
     explains = ("warp-limitation",)
 
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate the runs of the launches with conflicts in other orders of threads."""
+        groups = list(_groups(context).values())[:MEASURED]
+        return Cost(len(groups) * RUNS, seconds=sum(_reordering_seconds(context, each) for each in groups))
+
     def explain(self, cause: Finding, finding: Finding) -> str:
         """Explain an adjoint of Warp that differs: its threads run in another order than the exact one's."""
         whole = finding.evidence.get("construct") == "adjoint"
@@ -61,12 +76,8 @@ class Race(TapeRule):
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return one finding for each kernel and array with conflicting threads."""
-        groups: dict[tuple[Any, ...], list[AccessConflict]] = {}
-        for meeting in context.elements.races:
-            record, launch = context.rerun.records[meeting.launch], context.trace.launches[meeting.launch]
-            groups.setdefault((launch.kernel, _first_name(record, meeting.param)), []).append(meeting)
         findings = []
-        for number, group in enumerate(groups.values()):
+        for number, group in enumerate(_groups(context).values()):
             effect = None
             if number < MEASURED:
                 name = context.trace.launches[group[0].launch].name
@@ -74,6 +85,15 @@ class Race(TapeRule):
                 effect = _measured(context, group)
             findings.append(_finding(context, group, effect))
         return findings
+
+
+def _groups(context: RuleContext) -> dict[tuple[Any, ...], list[AccessConflict]]:
+    """Return the conflicts by kernel and array."""
+    groups: dict[tuple[Any, ...], list[AccessConflict]] = {}
+    for meeting in context.elements.races:
+        record, launch = context.rerun.records[meeting.launch], context.trace.launches[meeting.launch]
+        groups.setdefault((launch.kernel, _first_name(record, meeting.param)), []).append(meeting)
+    return groups
 
 
 def _first_name(record: Operation, param: int) -> int:
@@ -95,8 +115,7 @@ def _measured(context: RuleContext, group: list[AccessConflict]) -> Effect | Non
     places = _contested(records, group)
     pairs = _pairs(group, places)
     apart = sorted({thread for found in pairs.values() for pair in found for thread in pair})[:64]
-    own = {_kind(context, item.launch) for item in group}
-    launches = [index for index in range(len(records)) if _kind(context, index) in own]
+    launches = _alike(context, group)
     params = {(item.launch, item.param): None for item in group}
     meet = {index: [records[index].args[p] for at, p in params if at == index] for index in pairs}
     schedules = [
@@ -107,6 +126,32 @@ def _measured(context: RuleContext, group: list[AccessConflict]) -> Effect | Non
         at_once(apart, len(launches), places, first_wins=True),
     ]
     return ThreadOrders(context.rerun, scheduling, launches, meet, schedules).effect()
+
+
+def _alike(context: RuleContext, group: list[AccessConflict]) -> list[int]:
+    """Return the launches of the kernels with conflicts, with the same gradients."""
+    own = {_kind(context, item.launch) for item in group}
+    return [index for index in range(len(context.rerun.records)) if _kind(context, index) in own]
+
+
+def _reordering_seconds(context: RuleContext, group: list[AccessConflict]) -> float:
+    """Return the estimated seconds of what the runs of `_measured` do besides running a tape."""
+    records = context.rerun.records
+    places = _contested(records, group)
+    pairs = _pairs(group, places)
+    launches = _alike(context, group)
+    sizes = {index: sum(len(where) for _, where in found) for index, found in places.items()}
+    threads = {index: math.prod(records[index].dim) for index in launches}
+    pieces = sum(pieces_of(threads[index], len(launches)) for index in launches)
+    restored = alone = 0.0
+    for index, size in sizes.items():
+        found = len(pairs[index])
+        if size:
+            found += pieces_of(threads[index], len(launches), restoring_pieces(size, len(places)))
+        alone += 2 * found
+        restored += 2 * found * size
+    each = 2 * pieces * PER_PIECE + alone * PER_RESTORED_PIECE + restored * PER_RESTORED
+    return each * SLOPES_COST
 
 
 def _kind(context: RuleContext, launch: int) -> tuple[int | None, frozenset[int]]:

@@ -6,6 +6,8 @@ Warp's reverse pass neither saves them nor may count again, unless a custom repl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import location_at
@@ -19,9 +21,11 @@ from tapedebug.diagnose.rules.warp_limitation import (
     effect,
     measurable,
     measure,
+    measured_cost,
     severity_of,
     who,
 )
+from tapedebug.diagnose.timings import Cost
 from tapedebug.trace import Finding
 
 
@@ -31,20 +35,30 @@ class ReplayedCounter(ConstructRule):
     code = "replayed-counter"
     title = "Warp's reverse pass lacks a number that an atomic returned"
 
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a reverse pass like Warp's for each kernel with a counter."""
+        return measured_cost(sum(1 for _ in _counted(context)))
+
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each kernel whose gradient depends on the return value of an atomic."""
-        if not context.as_warp:
-            return []
-        limits = context.experiment.warp_limits()
         findings = []
-        for launches in by_kernel(context, limits).values():
-            counters = [item for item in limits[launches[0]] if item.kind == "counter"]
-            if not counters or not measurable(context, self.code):
+        for group in _counted(context):
+            if not measurable(context, self.code):
                 continue
-            group = Group(launches, counters)
             if measure(context, group) and severity_of(group.errors) is not None:
                 findings.append(_finding(context, group))
         return findings
+
+
+def _counted(context: RuleContext) -> Iterator[Group]:
+    """Yield the launches of each kernel whose gradient depends on the return value of an atomic."""
+    if not context.as_warp:
+        return
+    limits = context.reverse_divergences
+    for launches in by_kernel(context, limits).values():
+        counters = [item for item in limits[launches[0]] if item.kind == "counter"]
+        if counters:
+            yield Group(launches, counters)
 
 
 def _finding(context: RuleContext, group: Group) -> Finding:

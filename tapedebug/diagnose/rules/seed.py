@@ -28,6 +28,7 @@ from tapedebug.diagnose.experiments.host_objective import (
 from tapedebug.diagnose.gradient_pattern import GradientPattern, factor_words, find_pattern
 from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import FOLLOWS_DATA, Cost
 from tapedebug.diagnose.trace_analysis.count_scaling import divides_step
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
 from tapedebug.diagnose.trace_analysis.gradient_history import at
@@ -42,6 +43,10 @@ class Seed(TapeRule):
     title = "The reverse pass was seeded with something other than the objective"
     severity = "error"
     outside_pass = True
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a search through the data flow."""
+        return FOLLOWS_DATA
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding if the objective is known and backward started from something else."""

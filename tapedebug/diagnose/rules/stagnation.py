@@ -91,7 +91,7 @@ class Stagnation(TapeRule):
 
     def cost(self, context: RuleContext) -> Cost:
         """Estimate one run in float32, and samples in float64."""
-        return Cost(2.0)
+        return Cost(2.0, 0.5)
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each array whose additions are lost, if that changes the loss."""

@@ -22,6 +22,7 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.optimizer_step import OptimizerStep, Relation, optimizer_step, relation
 from tapedebug.diagnose.rule import CrossTapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import READS_TRACE, Cost
 from tapedebug.diagnose.trace_analysis import gradient_history
 from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory, at
 from tapedebug.trace import Event, Finding
@@ -68,6 +69,10 @@ class StaleGradient(CrossTapeRule):
     title = "An update used a gradient before it was written, or after it was zeroed"
     severity = "error"
     outside_pass = True
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a look at the trace."""
+        return READS_TRACE
 
     def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
         """Return a finding for each line that updates inputs with stale gradients."""

@@ -25,6 +25,7 @@ from tapedebug.diagnose.experiments.stale_operands import (
 from tapedebug.diagnose.gradient_diff import off_by
 from tapedebug.diagnose.rule import TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import PROFILE, Cost
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
 
@@ -58,6 +59,10 @@ class StaleValue(TapeRule):
     code = "stale-value"
     title = "Values that an adjoint needs were overwritten outside the tape"
     severity = "error"
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a forward and a reverse run for each place that writes outside the tape."""
+        return Cost(PROFILE.runs * min(MEASURED, len(_groups(context))))
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each place that overwrites needed values."""

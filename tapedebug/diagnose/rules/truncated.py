@@ -37,6 +37,7 @@ from tapedebug.diagnose.experiments.seeds import seeded
 from tapedebug.diagnose.gradient_diff import off_by
 from tapedebug.diagnose.rule import CrossTapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import FOLLOWS_DATA, Cost
 from tapedebug.diagnose.trace_analysis import gradient_history
 from tapedebug.diagnose.trace_analysis.gradient_history import GradientHistory, at
 from tapedebug.trace import Event, Finding, Launch
@@ -94,6 +95,10 @@ class Truncated(CrossTapeRule):
     severity = "error"
     outside_pass = True
     several_tapes = True
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a search through the data flow."""
+        return FOLLOWS_DATA
 
     def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
         """Return a finding for each row of tapes that a state is carried along."""

@@ -17,6 +17,7 @@ from tapedebug.diagnose.experiments.memory_effects import uninitialised_effect
 from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import NO_ELEMENTS, RuleContext
+from tapedebug.diagnose.timings import READS_TRACE, Cost
 from tapedebug.trace import Finding
 from tapedebug.trace.model import Severity
 
@@ -27,6 +28,10 @@ class UninitialisedRead(TapeRule):
     code = "uninitialised-read"
     title = "Memory is read before it is written"
     severity = "error"
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a look at the trace."""
+        return READS_TRACE
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return one finding for each block of memory that is read before it is written."""

@@ -18,6 +18,7 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.rule import RuleFinding, TapeRule, inputs_of
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._disconnected_finding import NO_DATA_FLOW, DisconnectedFinding
+from tapedebug.diagnose.timings import FOLLOWS_DATA, Cost
 from tapedebug.diagnose.trace_analysis.argument_names import (
     NamedArgument,
     crossed,
@@ -39,6 +40,10 @@ class Unused(TapeRule):
     title = "Arguments are swapped, a result is never read, or an input is never used"
     severity = "warning"
     explains = ("disconnected",)
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate a search through the data flow."""
+        return FOLLOWS_DATA
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return the findings about arguments of the launches."""

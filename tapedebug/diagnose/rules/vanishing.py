@@ -21,6 +21,7 @@ from tapedebug.diagnose.experiments.replay import perturbed
 from tapedebug.diagnose.experiments.zero_grad_paths import FINITE, ZeroGradPath, threads_of
 from tapedebug.diagnose.rule import RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
+from tapedebug.diagnose.timings import Cost
 from tapedebug.diagnose.trace_analysis.adjoint_growth import AdjointGrowth, growths, largest, table
 from tapedebug.trace import Finding, Launch
 from tapedebug.trace.model import Severity
@@ -29,6 +30,9 @@ LAUNCHES = 3
 TRIED = 3
 """Largest number of inputs that are changed to test if the loss falls."""
 
+DISPLACED_RUNS = 1 + 4 * len(FINITE[1:])
+"""Runs that try whether the loss falls when an input is displaced."""
+
 
 class Vanishing(TapeRule):
     """An adjoint that fades in the reverse pass until it is negligible."""
@@ -36,6 +40,12 @@ class Vanishing(TapeRule):
     code = "vanishing"
     title = "Almost nothing is left of an adjoint in the reverse pass"
     severity = "warning"
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate runs with a displaced input for each of those with no gradient."""
+        profile = context.profile
+        zero = 0 if profile is None else sum(norm == 0 for norm in profile.gradients.values())
+        return Cost(DISPLACED_RUNS * min(TRIED, zero))
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for the inputs whose gradients have vanished."""

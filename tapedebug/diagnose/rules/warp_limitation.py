@@ -24,6 +24,7 @@ from tapedebug.diagnose.rule import EVIDENCE, RuleFinding, TapeRule
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._unrecorded_writes import find_unrecorded_commands
 from tapedebug.diagnose.rules.overwrite import OverwriteFinding
+from tapedebug.diagnose.timings import PROFILE, READS_TRACE, Cost
 from tapedebug.diagnose.trace_analysis import kernel_source
 from tapedebug.trace import Finding, Location
 from tapedebug.trace.model import Severity
@@ -98,6 +99,14 @@ class WarpLimitation(ConstructRule):
     code = "warp-limitation"
     title = "Warp's reverse pass of this kernel is wrong"
 
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate reverse passes like Warp's, for each kernel with such constructs."""
+        if not context.as_warp or context.experiment.blocked or not context.experiment.leaves:
+            return READS_TRACE
+        groups = min(MEASURED, sum(1 for _ in _groups(context)))
+        arrays = sum(len(launches) > 1 for launches in _rewritten(context).values())
+        return measured_cost(groups + arrays + bool(context.experiment.commands()))
+
     def check(self, context: RuleContext) -> list[Finding]:
         """Return a finding for each kernel that Warp reverses wrongly, and `retain_grad` array affected."""
         if not context.as_warp:
@@ -130,7 +139,7 @@ def _constructs(context: RuleContext) -> Iterator[Finding]:
 
 def _groups(context: RuleContext) -> Iterator[Group]:
     """Yield the constructs of each kernel: loops and arrays together, then parts of variables."""
-    limits = context.experiment.warp_limits()
+    limits = context.reverse_divergences
     for launches in by_kernel(context, limits).values():
         found = limits[launches[0]]
         counted = any(item.kind == "counter" for item in found)
@@ -146,6 +155,14 @@ def _groups(context: RuleContext) -> Iterator[Group]:
             yield Group(launches, unexplained)
         if functions := [item for item in found if item.kind == "function"]:
             yield Group(launches, functions, functions=True)
+
+
+def measured_cost(groups: int) -> Cost:
+    """Return the estimated cost of measuring the effect of Warp's reverse on some groups of launches.
+
+    Each takes a forward and a reverse pass, and half of them another one: see `_others`.
+    """
+    return Cost(1.5 * PROFILE.runs * groups)
 
 
 def by_kernel(context: RuleContext, launches: Iterable[int]) -> dict[Any, list[int]]:
@@ -212,7 +229,7 @@ def _written(context: RuleContext, group: Group) -> set[str]:
 
 def _others(context: RuleContext, group: Group) -> Semantics | None:
     """Return Warp's semantics without a group of parts or functions; None if there is nothing else."""
-    kinds = {item.kind for item in context.experiment.warp_limits()[group.launches[0]]}
+    kinds = {item.kind for item in context.reverse_divergences[group.launches[0]]}
     chosen = frozenset(group.launches)
     if group.first.kind == "part" and kinds - {"part", "function"}:
         return Semantics(chosen, parts=False, functions=False)
@@ -436,13 +453,7 @@ _WORDS = {
 def _retained(context: RuleContext) -> Iterator[Finding]:
     """Yield findings about arrays with `retain_grad` that are written several times."""
     replay = context.experiment
-    writers: dict[int, list[int]] = {}
-    for launch in context.trace.launches:
-        for param in replay.rewritten(launch.index):
-            array = launch.args[param].array
-            if array is not None and launch.index not in writers.setdefault(array, []):
-                writers[array].append(launch.index)
-    for array, launches in writers.items():
+    for array, launches in _rewritten(context).items():
         if len(launches) < 2 or not measurable(context, WarpLimitation.code):
             continue
         kept = replay.as_warp(Semantics(frozenset(launches), retained=True))
@@ -453,6 +464,17 @@ def _retained(context: RuleContext) -> Iterator[Finding]:
         severity = severity_of(errors)
         if severity is not None:
             yield _keeps(context, array, launches, (errors, gradients), severity)
+
+
+def _rewritten(context: RuleContext) -> dict[int, list[int]]:
+    """Return the launches that store to arrays that keep their gradients, by array."""
+    writers: dict[int, list[int]] = {}
+    for launch in context.trace.launches:
+        for param in context.experiment.rewritten(launch.index):
+            array = launch.args[param].array
+            if array is not None and launch.index not in writers.setdefault(array, []):
+                writers[array].append(launch.index)
+    return writers
 
 
 def _keeps(

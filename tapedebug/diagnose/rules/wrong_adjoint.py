@@ -6,6 +6,7 @@ with a wrong hand-written adjoint, and errors of this engine.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._source import display_file
@@ -17,6 +18,7 @@ from tapedebug.diagnose.experiments.places import place_of
 from tapedebug.diagnose.rule import TapeRule, inputs_of, is_detached
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.diagnose.rules._no_derivative import repeated_values
+from tapedebug.diagnose.timings import PROFILE, READS_TRACE, Cost
 from tapedebug.trace import Finding, Location
 
 if TYPE_CHECKING:
@@ -35,6 +37,13 @@ class WrongAdjoint(TapeRule):
     title = "The adjoint of a launch is wrong"
     severity = "error"
     last_resort = True
+
+    def cost(self, context: RuleContext) -> Cost:
+        """Estimate the bisection of the tape, if nothing else explains the gradient."""
+        explained = any(finding.severity == "error" for finding in context.trace.findings)
+        if context.replay is None or context.trace.verdict != "WRONG" or explained:
+            return READS_TRACE
+        return Cost(PROFILE.runs * math.log2(2 + len(context.trace.launches)), 1.0)
 
     def check(self, context: RuleContext) -> list[Finding]:
         """Return the first launch of the reverse pass whose adjoint is wrong, if nothing else explains it."""

@@ -88,7 +88,7 @@ class BoundsPrecheck:
         Raises:
             BoundsError: An index was outside its array.
         """
-        (self.plain if self.is_inside(hi, args) else self.otherwise)(lo, hi, args)
+        (self.plain if self.is_inside(hi, args, lo) else self.otherwise)(lo, hi, args)
 
     def packing(
         self, packed: Callable[[bytes, tuple[Any, ...]], bytes | None], written: Sequence[int]
@@ -122,8 +122,11 @@ class BoundsPrecheck:
         found, known, _ = self._looked_up(threads, address)
         return known and not found.unknown
 
-    def is_inside(self, threads: int, address: int) -> bool:
-        """True if no index of a launch can be outside; False if one is, or if that cannot be proved."""
+    def is_inside(self, threads: int, address: int, first: int = 0) -> bool:
+        """True if no index of a launch can be outside; False if one is, or if that cannot be proved.
+
+        Threads before `first` are not probed: a launch that runs piece by piece probes each thread once.
+        """
         found, known, raw = self._looked_up(threads, address)
         if known and not found.unknown:
             return True
@@ -132,7 +135,7 @@ class BoundsPrecheck:
         return (
             read is not None
             and not self._may_alias(found, kind, raw)
-            and self._passes(kind, read, threads, address)
+            and self._passes(kind, read, (first, threads), address)
         )
 
     def is_confined(self, threads: int, address: int, room: Mapping[int, tuple[int, int]]) -> bool:
@@ -163,7 +166,7 @@ class BoundsPrecheck:
             known = self._known[key] = self._are_within(found, threads, raw)
         return found, known, raw
 
-    def _passes(self, kind: str, read: Sequence[int], threads: int, address: int) -> bool:
+    def _passes(self, kind: str, read: Sequence[int], threads: tuple[int, int], address: int) -> bool:
         """Return the result of a probe, which is known if the same launch ran and it reads no memory."""
         if read:
             return self._probed(kind, threads, address)
@@ -173,13 +176,13 @@ class BoundsPrecheck:
             found = self._known[key] = self._probed(kind, threads, address)
         return found
 
-    def _probed(self, kind: str, threads: int, address: int) -> bool:
+    def _probed(self, kind: str, threads: tuple[int, int], address: int) -> bool:
         probe = self._probes.get(kind)
         if probe is None:
             probe = self._probes[kind] = ParallelEntry(self.kernel.probing(self.variant, kind), self.kernel)
         with PRINT_BUFFER.lock:
             PRINT_BUFFER.header[FAILED] = 0
-            probe(0, threads, address)
+            probe(*threads, address)
             return not PRINT_BUFFER.header[FAILED]
 
     def _bound_reader(self, threads: int, words: memoryview) -> Callable[[str, int, int], int]:
