@@ -25,6 +25,7 @@ from tapedebug._tape_observers import program_tape
 from tapedebug.autograd import gradcheck_tape, jacobian
 from tapedebug.autograd.subjects.repro_script import release_tape
 from tapedebug.diagnose import diagnose
+from tapedebug.diagnose.latest import defer_diagnosis, keep_latest
 from tapedebug.notebook import _completion
 from tapedebug.notebook._cell import CellCode
 from tapedebug.notebook._clear_gradients import clear_gradients
@@ -34,7 +35,7 @@ from tapedebug.notebook._options import Option, keyword, options, parse
 from tapedebug.notebook._report_magics import ReportMagics
 from tapedebug.notebook._update_pace import UpdatePace
 from tapedebug.notebook._warp_cell import WarpCell, reverse
-from tapedebug.panel.panel_source import made_in, named, remember, subject_of, text_of, undiagnosed
+from tapedebug.panel.panel_source import made_in, named, subject_of, text_of, undiagnosed
 from tapedebug.runtime import Tape
 from tapedebug.runtime.config import MODES, TRACKS
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from tapedebug.contract import RecordedTape
+    from tapedebug.diagnose import Diagnosis
     from tapedebug.notebook._widget import TapeDebugger
     from tapedebug.trace import Trace
 
@@ -154,12 +156,16 @@ class TapeMagics(Base):
         if idle and given.loss is None:
             says = " and ".join(idle) + (" says" if len(idle) == 1 else " say")
             raise UsageError(f"%%tape: {says} how to diagnose; name the loss: --loss ARRAY")
-        tape, value = self._recorded("%%tape", given, cell, given.loss)
+        tape, value, is_reversed = self._recorded("%%tape", given, cell, given.loss)
         if given.loss is not None and not given.no_panel and _shell.in_notebook() and not _shell.is_batch():
             self._show_and_diagnose(tape, given)
             return value
         if given.loss is not None:
-            self._diagnose(tape, given)
+            if running_command() and is_reversed and given.inputs is None:
+                # `tapedebug run` diagnoses all tapes of the notebook when it has ended.
+                defer_diagnosis(tape, self._diagnosis(given))
+            else:
+                keep_latest(tape, self._diagnosis(given)(tape))
         if not tape.operations:
             print(nothing_recorded("%%tape"))
         elif not given.no_panel:
@@ -187,7 +193,7 @@ class TapeMagics(Base):
         """
         __tracebackhide__ = True
         given = parse(self.gradcheck, "%%gradcheck", line)
-        tape, _ = self._recorded("%%gradcheck", given, cell)
+        tape, _, _ = self._recorded("%%gradcheck", given, cell)
         require_launches("%%gradcheck", tape)
         asked = self.keywords("%%gradcheck", CHECKING, given)
         with usage_errors("%%gradcheck"):
@@ -234,7 +240,7 @@ class TapeMagics(Base):
         from tapedebug.notebook._cell_jacobian import jacobian_of_launch
 
         given = parse(self.jacobian, "%%jacobian", line)
-        tape, _ = self._recorded("%%jacobian", given, cell)
+        tape, _, _ = self._recorded("%%jacobian", given, cell)
         require_launches("%%jacobian", tape)
         if not isinstance(tape, Tape):
             raise UsageError(
@@ -249,8 +255,8 @@ class TapeMagics(Base):
 
     def _recorded(
         self, magic: str, given: argparse.Namespace, cell: str, loss_name: str | None = None
-    ) -> tuple[RecordedTape, Any]:
-        """Run the cell with a tape; return the tape, and the value of the cell's last line.
+    ) -> tuple[RecordedTape, Any, bool]:
+        """Run the cell with a tape.
 
         Launches of NVIDIA Warp are recorded on a tape of Warp, which then is the result.
 
@@ -259,6 +265,9 @@ class TapeMagics(Base):
             given: Its options.
             cell: The code.
             loss_name: The variable with the loss from which a reverse pass runs after the cell.
+
+        Returns:
+            The tape, the value of the cell's last line, and True if the reverse pass ran after the cell.
         """
         __tracebackhide__ = True
         for option in ("name", "panel", "result"):
@@ -279,11 +288,12 @@ class TapeMagics(Base):
                 tape = own if own.operations or on_warp is None else on_warp
                 if tape is not own:
                     self._named(tape, code.name, given)
-            if loss_name is not None and (tape is own or not tape.reverse_passes):
-                self._reverse(magic, tape, loss_name, given.inputs or ())
+            is_reversed = loss_name is not None and (tape is own or not tape.reverse_passes)
+            if is_reversed:
+                self._reverse(magic, tape, str(loss_name), given.inputs or ())
         for note in warp.notes:
             print(note)
-        return tape, value
+        return tape, value, is_reversed
 
     def _named(self, tape: RecordedTape, cell: str, given: argparse.Namespace) -> None:
         Base.last = tape
@@ -314,7 +324,7 @@ class TapeMagics(Base):
         self.display(panel)
         follower = PanelFollower(panel, tape)
         try:
-            self._diagnose(tape, given, follower)
+            keep_latest(tape, self._diagnosis(given, follower)(tape))
         except KeyboardInterrupt:
             follower.end()
             raise
@@ -323,27 +333,33 @@ class TapeMagics(Base):
         except TapedebugError:  # a check was started meanwhile
             panel.status = "The tape was diagnosed meanwhile: refresh() shows the findings."
 
-    def _diagnose(
+    def _diagnosis(
         self,
-        tape: RecordedTape,
         given: argparse.Namespace,
         so_far: Callable[[Trace], None] | None = None,
-    ) -> None:
+    ) -> Callable[[RecordedTape], Diagnosis]:
+        """Return the function that diagnoses a tape as the options say, with the variables of now."""
         __tracebackhide__ = True
         loss = self.variable("%%tape", "--loss", given.loss)
         inputs = (
             None if given.inputs is None else [self.variable("%%tape", "--inputs", n) for n in given.inputs]
         )
-        with usage_errors("%%tape"):
-            found = diagnose(
-                tape,
-                loss,
-                inputs,
-                as_warp=given.as_warp,
-                max_seconds=given.max_seconds,
-                so_far=so_far,
-            )
-        remember(tape, found)
+
+        def diagnosed(tape: RecordedTape) -> Diagnosis:
+            __tracebackhide__ = True
+            with usage_errors("%%tape"):
+                found = diagnose(
+                    tape,
+                    loss,
+                    inputs,
+                    as_warp=given.as_warp,
+                    max_seconds=given.max_seconds,
+                    so_far=so_far,
+                )
+            named(tape, found.trace)
+            return found
+
+        return diagnosed
 
     def _show(self, tape: RecordedTape, given: argparse.Namespace) -> None:
         if not _shell.in_notebook():

@@ -114,6 +114,66 @@ def test_the_tape_of_a_cell_is_printed_once(tmp_path: Path, options: str) -> Non
     assert lines[0] == "ran"
 
 
+COUNTED = """
+from importlib import import_module
+from tapedebug.autograd import end_to_end
+
+def counted(*args, **options):
+    print("compared with differences", flush=True)
+    return end_to_end(*args, **options)
+
+import_module("tapedebug.diagnose._diagnose").end_to_end = counted
+"""
+ARRAYS = "x = wp.array([2.0], dtype=float, requires_grad=True)\nloss = wp.zeros_like(x)"
+SQUARED = "wp.launch(square, dim=1, inputs=[x], outputs=[loss])"
+
+
+@pytest.mark.parametrize(
+    ("cells", "count"),
+    [
+        ([f"%%tape --loss loss\n{SQUARED}"], 1),
+        ([f"%%tape --loss loss --as-warp --max-seconds 9\n{SQUARED}"], 1),
+        ([f"%%tape --loss loss --name one\n{SQUARED}", f"%%tape --loss loss\nloss.zero_()\n{SQUARED}"], 2),
+        # A cell that asks for the result has its own diagnosis, at the time of the cell.
+        ([f"%%tape --loss loss\n{SQUARED}", "%tape_report tape.html"], 2),
+        ([f"%%tape --loss loss --panel shown\n{SQUARED}", "print('seen', shown.verdict)"], 2),
+        ([f"%%tape --loss loss --inputs x\n{SQUARED}"], 2),
+        ([f"%%tape --loss loss --name tape\n{SQUARED}", "print('own', wp.diagnose(tape, loss).verdict)"], 2),
+    ],
+)
+def test_the_tape_of_a_cell_is_diagnosed_once(tmp_path: Path, cells: list[str], count: int) -> None:
+    write_notebook(tmp_path / "study.ipynb", "%load_ext tapedebug\n" + HEAD + COUNTED, ARRAYS, *cells)
+    done = command(tmp_path, "run", "study.ipynb")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines.count("compared with differences") == count
+    tapes = sum(cell.startswith("%%tape") for cell in cells)
+    assert lines[-1].startswith(f"tapedebug: {tapes} tape{'s' * (tapes > 1)} diagnosed: 0 errors, 0 warnings")
+    printed = [line for line in lines if line.startswith("study.ipynb · tape ")]
+    assert len(printed) == tapes and all("gradient AGREE" in line for line in printed)
+    assert all(line.endswith(" AGREE") for line in lines if line.startswith(("own", "seen")))
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (f"%%tape --loss missing\n{SQUARED}", "UsageError: %%tape: --loss"),
+        (f"%%tape --loss loss --inputs missing\n{SQUARED}", "UsageError: %%tape: --inputs"),
+        (f"%%tape --loss x\nx.requires_grad = False\n{SQUARED}", "UsageError: %%tape: "),
+        (f"%%tape --loss loss\n{SQUARED}\n1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_cell_that_cannot_be_diagnosed_fails_where_it_stands(
+    tmp_path: Path, cell: str, message: str
+) -> None:
+    write_notebook(tmp_path / "study.ipynb", "%load_ext tapedebug\n" + HEAD, ARRAYS, cell, "print('later')")
+    done = command(tmp_path, "run", "study.ipynb")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "later" not in done.stdout
+    assert "1 tape diagnosed" in done.stdout
+
+
 def test_magics_need_ipython(tmp_path: Path) -> None:
     without_ipython(tmp_path)
     write_notebook(tmp_path / "study.ipynb", "%load_ext tapedebug")
