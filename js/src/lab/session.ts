@@ -60,6 +60,8 @@ export class TapeSession implements IDisposable {
   private readonly listedSignal = new Signal<this, void>(this);
   private pollTimer: ReturnType<typeof setTimeout> | undefined;
   private greetTimer: ReturnType<typeof setTimeout> | undefined;
+  /** The request whose code the kernel is executing. Its status alone does not tell: it is "busy" with any message, ours too. */
+  private executing: string | null = null;
   /** True if code that mentions tapedebug was executed, so that it may be loaded. */
   private mentioned = false;
   private kernel: Kernel.IKernelConnection | null = null;
@@ -129,7 +131,7 @@ export class TapeSession implements IDisposable {
       return;
     }
     if (this.state !== "ready") return;
-    if (this.kernel?.status === "busy" && !this.busy) {
+    if (this.executing !== null && !this.busy) {
       this.busy = true;
       this.emit();
     }
@@ -289,14 +291,18 @@ export class TapeSession implements IDisposable {
   /** After each execution in the kernel, by any client, there may be new tapes. */
   private onIopubMessage(_: ISessionContext, message: KernelMessage.IMessage): void {
     const content = message.content as { execution_state?: string; code?: string };
+    const parent = message.parent_header as { msg_type?: string; msg_id?: string };
+    const request = parent.msg_id ?? "";
     if (message.header.msg_type === "execute_input") {
+      this.executing = request;
       if (MENTION.test(content.code ?? "")) this.mentioned = true;
       if (this.watchers > 0 && this.comm !== null) this.refresh(); // a cell has begun: it may record
     }
-    const parent = message.parent_header as { msg_type?: string };
+    if (message.header.msg_type !== "status") return;
     const done = content.execution_state === "idle" && parent.msg_type === "execute_request";
+    if (done && request === this.executing) this.executing = null;
     const reason = this.watchers > 0 || this.mentioned || this.state === "ready";
-    if (message.header.msg_type === "status" && done && reason) this.refresh();
+    if (done && reason) this.refresh();
   }
 
   private async connect(): Promise<void> {
@@ -382,6 +388,7 @@ export class TapeSession implements IDisposable {
     this.questions.end("The kernel went away before it answered.");
     this.tapes = [];
     this.busy = false;
+    this.executing = null;
     this.mentioned = false;
     this.next = OFF;
     this.process = "";

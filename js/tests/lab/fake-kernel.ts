@@ -97,8 +97,15 @@ export class Context {
   }
 
   ran(code: string) {
-    this.iopubMessage.emit({ header: { msg_type: "execute_input" }, parent_header: {}, content: { code } });
+    this.begins(code);
     this.executed();
+  }
+
+  /** A cell begins to run. */
+  begins(code: string, id = "1") {
+    const parent_header = { msg_type: "execute_request", msg_id: id };
+    this.status("busy", parent_header);
+    this.iopubMessage.emit({ header: { msg_type: "execute_input" }, parent_header, content: { code } });
   }
 
   /** As JupyterLab does it where a kernel died, and the server starts it again. */
@@ -107,13 +114,18 @@ export class Context {
     this.statusChanged.emit("restarting");
   }
 
-  executed() {
-    const header = { msg_type: "status" };
-    this.iopubMessage.emit({
-      header,
-      parent_header: { msg_type: "execute_request" },
-      content: { execution_state: "idle" },
-    });
+  executed(id = "1") {
+    this.status("idle", { msg_type: "execute_request", msg_id: id });
+  }
+
+  /** The kernel handles a message that is no cell. */
+  handles(msg_type: string) {
+    this.status("busy", { msg_type, msg_id: "9" });
+  }
+
+  private status(state: string, parent_header: object) {
+    if (this.session !== null) this.session.kernel.status = state;
+    this.iopubMessage.emit({ header: { msg_type: "status" }, parent_header, content: { execution_state: state } });
   }
 }
 

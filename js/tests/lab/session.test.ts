@@ -117,6 +117,52 @@ describe("a session", () => {
     expect(session.tapes).toEqual([ROW]);
   });
 
+  it("knows a running cell from a kernel that is busy with a message", async () => {
+    const kernel = new Kernel();
+    const { context, session } = start(kernel);
+    session.watch();
+    await settle();
+    const said: boolean[] = [];
+    session.changed.connect(() => said.push(session.busy));
+    for (const message of ["comm_msg", "comm_open", "complete_request", "kernel_info_request", "execute_request"]) {
+      context.handles(message); // the last one: code that runs silently for an extension
+      session.refresh();
+      await settle();
+    }
+    expect(said).not.toContain(true);
+    kernel.silent = true; // until the cell has ended
+    context.begins("simulate()");
+    expect(session.busy).toBe(true);
+    context.handles("comm_msg");
+    session.refresh();
+    expect(session.busy).toBe(true);
+    kernel.silent = false;
+    context.executed("8"); // code of another kind that ends meanwhile
+    expect(session.busy).toBe(true);
+    context.executed();
+    await settle();
+    expect(session.busy).toBe(false);
+    session.refresh();
+    expect(session.busy).toBe(false);
+  });
+
+  it("runs no cell any more once the kernel was restarted", async () => {
+    const kernel = new Kernel();
+    const { context, session } = start(kernel);
+    session.watch();
+    await settle();
+    kernel.silent = true;
+    context.begins("simulate()");
+    context.statusChanged.emit("restarting");
+    await settle();
+    kernel.silent = false;
+    session.refresh();
+    await settle();
+    expect([session.state, session.busy]).toEqual(["ready", false]);
+    session.refresh();
+    expect(session.busy).toBe(false);
+  });
+
   it("rejects with the kernel's words, and when the kernel goes away", async () => {
     const kernel = new Kernel();
     const { context, session } = start(kernel);
