@@ -399,14 +399,14 @@ def _run(options: argparse.Namespace) -> int:
             sys.stderr.flush()
             watched = watch.watched
             used = None if watched is None else ProgramTime(time.process_time(), watched.seconds)
-            diagnoses, notes = _diagnose(name, recorder, outcome, options, used)
+            diagnoses, notes, done.interrupted = _diagnose(name, recorder, options, used)
             done.traces = [diagnosis.trace for diagnosis in diagnoses]
             said = [note for trace in done.traces for note in trace.coverage.notes]
             done.notes = notes + watch.notes(said)
             done.engines = _engines(recorder)
             done.failed, done.reason, done.message = outcome.failed, outcome.reason, outcome.message
             done.seconds = time.monotonic() - began
-            unseen = done.failed or (watch.refused and not done.traces)
+            unseen = done.failed or done.interrupted or (watch.refused and not done.traces)
             done.status = FAILED if unseen else WRONG if any(_fails(done)) else CLEAN
             return _conclude(diagnoses, done, outputs, options)
     except NoProgram as error:
@@ -567,19 +567,22 @@ def _conclude(diagnoses: list[Diagnosis], run: Run, outputs: Outputs, options: a
 def _diagnose(
     name: str,
     recorder: TapeRetention,
-    outcome: ScriptOutcome,
     options: argparse.Namespace,
     program: ProgramTime | None = None,
-) -> tuple[list[Diagnosis], list[str]]:
+) -> tuple[list[Diagnosis], list[str], bool]:
     """Diagnose the retained tapes; consecutive ones are diagnosed together.
 
     Without --max-seconds, the processor time of a program on NVIDIA Warp limits that of its diagnosis.
+
+    Returns:
+        The diagnoses, sentences on what was left out, and True if Ctrl-C ended the diagnosis.
     """
     with gc_paused():  # 130 modules without garbage
         from tapedebug.diagnose import diagnose
         from tapedebug.trace.recording import recording_of
 
     diagnoses: list[Diagnosis] = []
+    interrupted = False
     notes = recorder.coverage()
     total = len(recorder.tapes)
     began = time.monotonic()
@@ -590,8 +593,7 @@ def _diagnose(
             seconds = options.max_seconds - (time.monotonic() - began)
             if seconds <= 0:
                 notes.append(
-                    f"{total - len(diagnoses)} of these tapes were not diagnosed: --max-seconds "
-                    f"{options.max_seconds:g} is over"
+                    f"{_left_out(total - len(diagnoses))}: --max-seconds {options.max_seconds:g} is over"
                 )
                 break
             left = share * seconds
@@ -607,18 +609,23 @@ def _diagnose(
                 [item.tape for item in run], as_warp=options.as_warp, max_seconds=left, so_far=keep
             )
         except KeyboardInterrupt:
-            outcome.failed, outcome.reason = True, outcome.reason or "interrupted"
+            interrupted = True
             for item in run:
                 if (part := so_far.get(recording_of(item.tape))) is not None:
                     diagnoses.append(_named(part, name, item.number, len(diagnoses)))
             left_out = total - len(diagnoses)
-            notes += [f"interrupted: {left_out} of these tapes were not diagnosed"] if left_out else []
+            notes += [f"interrupted: {_left_out(left_out)}"] if left_out else []
             break
         for item, trace in zip(run, found.traces or [found.trace], strict=True):
             diagnoses.append(_named(trace, name, item.number, len(diagnoses)))
     if options.max_seconds is None and any(diagnosis.coverage.partial for diagnosis in diagnoses):
         notes += [] if program is None else [CONTINUED]
-    return diagnoses, notes
+    return diagnoses, notes, interrupted
+
+
+def _left_out(count: int) -> str:
+    """Return `2 tapes were not diagnosed`."""
+    return f"{count} tape{'s were' if count != 1 else ' was'} not diagnosed"
 
 
 def _named(trace: Trace, program: str, number: int, position: int) -> Diagnosis:
@@ -693,8 +700,7 @@ def _summary(diagnoses: list[Diagnosis], run: Run) -> str:
             counts[finding.severity] += 1
     parts = [f"{count} {kind}{'s' if count != 1 else ''}" for kind, count in counts.items()]
     tapes = f"{len(diagnoses)} tape{'s' if len(diagnoses) != 1 else ''} diagnosed"
-    failed = f"; the script failed ({run.reason})" if run.failed else ""
-    return f"tapedebug: {tapes}: {', '.join(parts)}{failed}"
+    return "; ".join([f"tapedebug: {tapes}: {', '.join(parts)}", *run.failures])
 
 
 def _as_text(data: dict[str, Any]) -> str:

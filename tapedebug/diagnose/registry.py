@@ -97,8 +97,8 @@ def apply_rules(context: RuleContext, only: Collection[str] | None = None) -> No
             with _gaps(context, rule.code, late):
                 context.progress(f"looking for {rule.code}")
                 with context.timer.measure(rule.code, context.estimate(rule.cost(context))):
-                    found = rule.check(context)
-                context.trace.findings += [_checked(rule, finding) for finding in found]
+                    for finding in rule.check(context):  # one by one: an interrupt keeps the earlier ones
+                        context.trace.findings.append(_checked(rule, finding))
                 context.looked_for(rule.code)
             context.after_rule()
     _not_looked_for(context, late)

@@ -8,7 +8,7 @@ tape that removes the bug, so that bugs behind it become visible.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, fields
 from typing import ClassVar
 
@@ -134,8 +134,8 @@ class TapeRule(Rule):
     """A rule that examines one tape."""
 
     @abstractmethod
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return the findings about a tape."""
+    def check(self, context: RuleContext) -> Iterable[Finding]:
+        """Return the findings about a tape, or yield them: those before an interrupt are then kept."""
 
 
 class CrossTapeRule(Rule):

@@ -13,6 +13,8 @@ from tapedebug.trace import Finding, Location, Trace
 FailOn = Literal["warning", "error", "wrong"]
 LEVELS: tuple[FailOn, ...] = get_args(FailOn)
 
+INTERRUPTED = "the diagnosis was interrupted"
+
 
 @dataclass(slots=True, kw_only=True)
 class Run:
@@ -27,6 +29,7 @@ class Run:
         failed: The program itself failed.
         reason: The reason of that failure, in a few words.
         message: The traceback of the program.
+        interrupted: Ctrl-C ended the diagnosis.
         engines: A line for each engine other than tapedebug's own, with the launches that it ran.
         notes: Sentences on the parts that were not diagnosed, and why.
         status: The exit status.
@@ -41,10 +44,19 @@ class Run:
     failed: bool = False
     reason: str = ""
     message: str = ""
+    interrupted: bool = False
     engines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     status: int = 0
     seconds: float = 0.0
+
+    @property
+    def failures(self) -> list[str]:
+        """The reasons why the tapes are not all that could be diagnosed, or not diagnosed to the end."""
+        return [
+            *([f"the script failed ({self.reason})"] if self.failed else ()),
+            *([INTERRUPTED] if self.interrupted else ()),
+        ]
 
     def relative(self, file: str | Path) -> str | None:
         """Return the path of a file below `root`, with slashes; None if it is not a file, or elsewhere."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from tapedebug.formats._run import Run, failing, fails
+from tapedebug.formats._run import INTERRUPTED, Run, failing, fails
 
 _FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, such as the colours of a terminal."""
@@ -24,7 +24,7 @@ def junit(run: Run, texts: list[str]) -> str:
         name=f"tapedebug run {run.name}",
         tests=str(len(run.traces) + 1),
         failures=str(sum(failures)),
-        errors=str(int(run.failed)),
+        errors=str(int(run.failed or run.interrupted)),
         skipped="0",
         time=f"{run.seconds:.3f}",
     )
@@ -32,6 +32,8 @@ def junit(run: Run, texts: list[str]) -> str:
     if run.failed:
         error = ElementTree.SubElement(own, "error", message=_clean(run.reason), type="program")
         error.text = _clean(run.message)
+    elif run.interrupted:  # a test case has one error
+        ElementTree.SubElement(own, "error", message=INTERRUPTED, type="diagnosis")
     notes = [*run.engines, *run.notes]
     if notes:
         ElementTree.SubElement(own, "system-out").text = _clean("\n".join(notes))

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from tapedebug._environment import environment
 from tapedebug._source import source_line
-from tapedebug.formats._run import Run, fails
+from tapedebug.formats._run import INTERRUPTED, Run, fails
 from tapedebug.trace import Finding, Location, Trace
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
@@ -71,8 +71,10 @@ def _invocation(run: Run) -> dict[str, Any]:
     if run.failed:
         text = f"the program failed ({run.reason})" + (f"\n{run.message}" if run.message else "")
         notifications.append({"level": "error", "message": {"text": text}})
+    if run.interrupted:
+        notifications.append({"level": "error", "message": {"text": INTERRUPTED}})
     return {
-        "executionSuccessful": not run.failed,
+        "executionSuccessful": not (run.failed or run.interrupted),
         "exitCode": run.status,
         "toolExecutionNotifications": notifications,
     }

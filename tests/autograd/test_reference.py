@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import tapedebug as wp
 from tapedebug.autograd import end_to_end, gradcheck_tape
 from tapedebug.autograd.tapes.directional import Probe
 from tapedebug.autograd.tapes.input_check import _deciding
-from tapedebug.autograd.tapes.reference import custom_functions
+from tapedebug.autograd.tapes.reference import Departure, custom_functions
 
 N = 400
 CLAIM = re.compile(r"agrees to (\d(?:e-?\d+)?)")
@@ -328,3 +329,15 @@ def test_the_probe_that_is_quoted_is_the_one_that_decided() -> None:
     assert _deciding([vague, wrong, fine]) == [wrong]
     assert _deciding([vague, fine]) == [fine]
     assert _deciding([vague]) == [vague]
+
+
+def test_overwritten_values_are_no_function() -> None:
+    """Where no custom gradient is to blame, no sentence may name one."""
+    port: Any = SimpleNamespace(size=2, name="x", shape=(2,), value_type=float)
+    probe: Any = SimpleNamespace(bar=float("nan"))
+    off = Departure(port, np.array([0]), np.array([1.0, 2.0]), np.array([3.0, 2.0]), "unknown", (), probe)
+    assert off.reason == (
+        "the adjoint, which reads values after they were overwritten, differs from the derivative: 1 of 2 "
+        "entries is off, most x[0]: AD 1, the derivative of the forward pass 3; no difference of the loss is "
+        "known that could tell which is right"
+    )

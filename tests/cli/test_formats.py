@@ -386,6 +386,23 @@ def test_a_program_that_failed(tmp_path: Path) -> None:
     assert (error.get("message"), error.text) == ("ValueError", "Traceback�[0m")
 
 
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_diagnosis_that_was_interrupted(failed: bool) -> None:
+    more: dict[str, Any] = {"failed": True, "reason": "ValueError"} if failed else {}
+    run = run_of(interrupted=True, status=2, **more)
+    log = sarif(run)
+    validate(log, SARIF)
+    (invocation,) = log["runs"][0]["invocations"]
+    assert invocation["executionSuccessful"] is False
+    told = [note["message"]["text"] for note in invocation["toolExecutionNotifications"]]
+    assert told == [*(["the program failed (ValueError)"] if failed else []), "the diagnosis was interrupted"]
+    (suite,) = ElementTree.fromstring(junit(run, []).encode())
+    assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
+    error = suite[0].find("error")
+    assert error is not None
+    assert error.get("message") == ("ValueError" if failed else "the diagnosis was interrupted")
+
+
 # ------------------------------------------------------------------ what is printed
 
 

@@ -385,10 +385,8 @@ def test_an_interrupt_of_the_diagnosis_keeps_what_was_found(
     assert main(["run", str(script)]) == 2
     assert [len(run) for run in runs] == [2, 2]
     text = capsys.readouterr().out
-    assert "interrupted: 2 of these tapes were not diagnosed\n" in text
-    assert text.endswith(
-        "2 tapes diagnosed: 0 errors, 0 warnings, 0 infos; the script failed (interrupted)\n"
-    )
+    assert "interrupted: 2 tapes were not diagnosed\n" in text
+    assert text.endswith("2 tapes diagnosed: 0 errors, 0 warnings, 0 infos; the diagnosis was interrupted\n")
 
 
 def test_an_interrupt_of_a_rule_keeps_the_verdicts_and_findings(
@@ -409,7 +407,7 @@ def test_an_interrupt_of_a_rule_keeps_the_verdicts_and_findings(
     assert "interrupted, and not looked for: nonfinite, " in text, (
         "of the second tape only the verdict is known"
     )
-    assert text.endswith("2 tapes diagnosed: 1 error, 0 warnings, 0 infos; the script failed (interrupted)\n")
+    assert text.endswith("2 tapes diagnosed: 1 error, 0 warnings, 0 infos; the diagnosis was interrupted\n")
 
 
 def test_in_one_process_settings_come_back(tmp_path: Path) -> None:

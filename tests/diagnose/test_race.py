@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug._progress import OutOfTime
+from tapedebug.diagnose.rules import race
+from tapedebug.trace import Trace
 
 RNG = np.random.default_rng(0)
 DATA = {
@@ -413,3 +416,52 @@ def test_who_comes_first_computes_the_same() -> None:
     y = wp.zeros(1, dtype=float, requires_grad=True)
     found = races(one_of_them, 4, [floats([1, 2]), ints(0), y], y)
     assert {item.severity for item in found} == {"info"}
+
+
+# ------------------------------------------------------------------ what ends a measurement
+
+
+def two_races() -> wp.Tape:
+    """A tape of two kernels with races."""
+    d = wp.array([3.0, 2.0, 1.0, 4.0], dtype=float, requires_grad=True)
+    best, other, loss = (wp.full(1, 9.0, dtype=float, requires_grad=True) for _ in range(3))
+    with wp.Tape() as tape:
+        wp.launch(nearest, 4, [d], [best])
+        wp.launch(largest, 4, [d], [other])
+        wp.copy(loss, best)
+    tape.backward(loss)
+    return tape
+
+
+def ended_at_the_second(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """The measurement of the second race raises an error."""
+    done: list[object] = []
+    plain = race._measured
+
+    def measured(*args: Any) -> Any:
+        done.append(args)
+        if len(done) == 2:
+            raise error
+        return plain(*args)
+
+    monkeypatch.setattr(race, "_measured", measured)
+
+
+def test_a_conflict_is_reported_although_its_effect_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended_at_the_second(monkeypatch, OutOfTime("time was up"))
+    found = wp.diagnose(two_races())
+    races = [finding for finding in found.findings if finding.rule == "race"]
+    assert sorted(finding.evidence["measured"] for finding in races) == [False, True]
+    assert "was not measured." in next(f.message for f in races if not f.evidence["measured"])
+    assert found.coverage.partial
+    assert "race: time was up before the effect of 1 conflict was measured" in found.coverage.notes
+    assert "race" in found.rules and "wrong-adjoint" in found.rules
+
+
+def test_ctrl_c_keeps_the_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended_at_the_second(monkeypatch, KeyboardInterrupt())
+    seen: list[Trace] = []
+    with pytest.raises(KeyboardInterrupt):
+        wp.diagnose(two_races(), so_far=seen.append)
+    races = [finding for finding in seen[-1].findings if finding.rule == "race"]
+    assert sorted(finding.evidence["measured"] for finding in races) == [False, True]

@@ -86,9 +86,7 @@ class Departure:
 
     @property
     def by_hand(self) -> str:
-        """The custom gradients that cause it, each with its line."""
-        if not self.functions:
-            return "overwritten values"
+        """The custom gradients that cause it, each with its line; empty if there are none."""
         return " and ".join(f"{companion.name} ({place_of(companion)})" for companion in self.companions)
 
     @property
@@ -108,8 +106,10 @@ class Departure:
             return f"{cause}: {self.numbers}"
         subject = (
             f"{self.by_hand} differs from the derivative of {' and '.join(f.name for f in self.functions)}"
+            if self.functions
+            else "the adjoint, which reads values after they were overwritten, differs from the derivative"
         )
-        return f"{subject}: {self.numbers}; {self.difference}, which cannot tell which is right"
+        return f"{subject}: {self.numbers}; {self.undecided}"
 
     @property
     def difference(self) -> str:
@@ -121,6 +121,13 @@ class Departure:
             f"along {'it' if len(self.entries) == 1 else 'them'} AD {probe.ad:.6g}, the derivative "
             f"{probe.exact:.6g}, a difference of the loss {probe.fd:.6g} ± {probe.bar:.1g}"
         )
+
+    @property
+    def undecided(self) -> str:
+        """The difference that does not tell which of the two is right, in a clause."""
+        if np.isfinite(self.probe.bar):
+            return f"{self.difference}, which cannot tell which is right"
+        return f"{self.difference} that could tell which is right"
 
 
 def place_of(function: Function) -> str:

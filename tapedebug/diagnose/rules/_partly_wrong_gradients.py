@@ -53,7 +53,7 @@ def _finding(case: RuleContext, function: CustomFunction, departures: list[Depar
         f"{worst.given[at]:.6g}, and the derivative of what {function.name} computes gives "
         f"{worst.reference[at]:.6g}, {words.percent(_relative(worst, at))} apart"
     )
-    message += f"; {worst.difference}." if sure else f"; {worst.difference}, which cannot tell who is right."
+    message += f"; {worst.difference if sure else worst.undecided}."
     fix = f"correct {companion.name}"
     if function.gradient is not None:
         fix += f", or say that it is meant to differ: @wp.func_grad({function.name}, differs=True)"

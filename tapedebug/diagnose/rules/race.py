@@ -8,9 +8,10 @@ and all at once, with the tape's inputs and with displaced ones, and the loss an
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tapedebug._progress import OutOfTime
 from tapedebug.autograd.thresholds import FLOAT64_RUNS_DIFFER, GRADIENT_WRONG
 from tapedebug.contract import AccessConflict, Array, Operation, ThreadAccess, ThreadScheduling
 from tapedebug.diagnose import wording as words
@@ -74,17 +75,32 @@ class Race(TapeRule):
             return ""
         return f"See {self.code}: the adjoint depends on the order of threads, too."
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return one finding for each kernel and array with conflicting threads."""
-        findings = []
-        for number, group in enumerate(_groups(context).values()):
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield one finding for each kernel and array with conflicting threads.
+
+        If time is up, or Ctrl-C ends a measurement, the conflicts are reported without their effect.
+        """
+        groups, measured = list(_groups(context).values()), 0
+        ended: OutOfTime | KeyboardInterrupt | None = None
+        for group in groups:
             effect = None
-            if number < MEASURED:
+            if measured < MEASURED and ended is None:
                 name = context.trace.launches[group[0].launch].name
-                context.progress(f"running {name} in other orders of threads")
-                effect = _measured(context, group)
-            findings.append(_finding(context, group, effect))
-        return findings
+                try:
+                    context.progress(f"running {name} in other orders of threads")
+                    effect = _measured(context, group)
+                    measured += 1
+                except (OutOfTime, KeyboardInterrupt) as error:
+                    ended = error.with_traceback(None)  # which would keep the replays alive
+            yield _finding(context, group, effect)
+        if isinstance(ended, KeyboardInterrupt):
+            raise ended
+        if ended is not None:
+            context.trace.coverage.partial = True
+            context.skipped(
+                f"{self.code}: time was up before the effect of "
+                f"{words.plural(min(len(groups), MEASURED) - measured, 'conflict')} was measured"
+            )
 
 
 def _groups(context: RuleContext) -> dict[tuple[Any, ...], list[AccessConflict]]:

@@ -107,14 +107,15 @@ class WarpLimitation(ConstructRule):
         arrays = sum(len(launches) > 1 for launches in _rewritten(context).values())
         return measured_cost(groups + arrays + bool(context.experiment.commands()))
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each kernel that Warp reverses wrongly, and `retain_grad` array affected."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each kernel that Warp reverses wrongly, and `retain_grad` array affected."""
         if not context.as_warp:
-            return []
-        found = [*_constructs(context), *_retained(context), *find_unrecorded_commands(context, self.code)]
+            return
+        yield from _constructs(context)
+        yield from _retained(context)
+        yield from find_unrecorded_commands(context, self.code)
         for note in context.experiment.unmeasured_limits():
             context.skipped(note)
-        return found
 
 
 def _constructs(context: RuleContext) -> Iterator[Finding]:
