@@ -577,14 +577,16 @@ def _diagnose(
     Returns:
         The diagnoses, sentences on what was left out, and True if Ctrl-C ended the diagnosis.
     """
-    with gc_paused():  # 130 modules without garbage
-        from tapedebug.diagnose import diagnose
-        from tapedebug.trace.recording import recording_of
-
     diagnoses: list[Diagnosis] = []
     interrupted = False
     notes = recorder.coverage()
     total = len(recorder.tapes)
+    try:
+        with gc_paused():  # 130 modules without garbage
+            from tapedebug.diagnose import diagnose
+            from tapedebug.trace.recording import recording_of
+    except KeyboardInterrupt:
+        return [], [*notes, *([f"interrupted: {_left_out(total)}"] if total else [])], True
     began = time.monotonic()
     for run in recorder.runs():
         left: float | ProcessorLimit | None = None

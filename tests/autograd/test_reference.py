@@ -332,7 +332,7 @@ def test_the_probe_that_is_quoted_is_the_one_that_decided() -> None:
 
 
 def test_overwritten_values_are_no_function() -> None:
-    """Where no custom gradient is to blame, no sentence may name one."""
+    """No sentence names a custom gradient if none is to blame."""
     port: Any = SimpleNamespace(size=2, name="x", shape=(2,), value_type=float)
     probe: Any = SimpleNamespace(bar=float("nan"))
     off = Departure(port, np.array([0]), np.array([1.0, 2.0]), np.array([3.0, 2.0]), "unknown", (), probe)

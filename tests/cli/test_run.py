@@ -389,6 +389,26 @@ def test_an_interrupt_of_the_diagnosis_keeps_what_was_found(
     assert text.endswith("2 tapes diagnosed: 0 errors, 0 warnings, 0 infos; the diagnosis was interrupted\n")
 
 
+def test_ctrl_c_before_the_first_comparison_is_no_traceback(tmp_path: Path) -> None:
+    """The modules of the diagnosis load after the program, for a tenth of a second and more."""
+    body = """
+    class Stop:
+        def find_spec(self, name, path, target=None):
+            if name == "tapedebug.diagnose._diagnose":
+                sys.meta_path.remove(self)
+                raise KeyboardInterrupt
+
+    record(True, on_overwrite="ignore")
+    sys.meta_path.insert(0, Stop())
+    """
+    done = run(tmp_path, body)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.endswith(
+        "interrupted: 1 tape was not diagnosed\n"
+        "tapedebug: 0 tapes diagnosed: 0 errors, 0 warnings, 0 infos; the diagnosis was interrupted\n"
+    )
+
+
 def test_an_interrupt_of_a_rule_keeps_the_verdicts_and_findings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
