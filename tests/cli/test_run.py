@@ -401,7 +401,15 @@ def test_ctrl_c_before_the_first_comparison_is_no_traceback(tmp_path: Path) -> N
     record(True, on_overwrite="ignore")
     sys.meta_path.insert(0, Stop())
     """
-    done = run(tmp_path, body)
+    (tmp_path / "script.py").write_text(HEAD + textwrap.dedent(body), encoding="utf-8")
+    done = subprocess.run(  # not a forked process, which has the modules
+        [sys.executable, "-m", "tapedebug", "run", "script.py"],
+        cwd=tmp_path,
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout.endswith(
         "interrupted: 1 tape was not diagnosed\n"
