@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,8 @@ import pytest
 import tapedebug as wp
 from tapedebug._syntax import parsed
 from tapedebug.compiler import backend
+from tapedebug.compiler.llvm import machine
+from tapedebug.compiler.llvm.instruction_types import ALIGNED_STACK
 from tapedebug.compiler.llvm.simd import vectorize as translator
 from tapedebug.compiler.variant import Variant
 from tapedebug.lang.lowering import converted
@@ -492,6 +495,30 @@ def test_long_blocks_fetch_what_the_next_ones_access() -> None:
     line = [translator.AHEAD + 64 * k for k in range(3)]
     assert fetches(many_instructions) == [*line, line[0], *line]
     compare(many_instructions, 40, [uniform(40, 3), np.zeros(40), np.zeros((40, 3))], exact=False)
+
+
+@wp.kernel
+def two_sines(x: wp.array(dtype=wp.float64), y: wp.array(dtype=wp.float64)):
+    i = wp.tid()
+    a = x[i]
+    y[i] = a * wp.sin(a) + wp.sin(a + wp.float64(1.0))
+
+
+def machine_code(assembly: str) -> str:
+    """Return the instructions of each function of a module, as text."""
+    module = machine._optimized((assembly,), loops=False, components=False)
+    return str(machine.target_machine().emit_assembly(module))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86")
+def test_vectors_on_the_stack_are_in_one_line_of_the_cache() -> None:
+    """Callers align the stack to 16 bytes: each vector would straddle two lines in half of all processes."""
+    wp.config.vector_math = True
+    text = two_sines._text(Variant("forward", lanes=True))
+    assembly = translator.vectorize(text.code, "entry", replace(text.lanes, bits=512, math=True))
+    assert re.search(r"andq\s+\$-64, %rsp", machine_code(assembly))
+    plain = assembly.replace(ALIGNED_STACK, "")
+    assert not re.search(r"andq\s+\$-\d+, %rsp", machine_code(plain)), "LLVM does so by itself"
 
 
 @wp.kernel

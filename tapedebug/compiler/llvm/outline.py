@@ -31,7 +31,7 @@ from tapedebug.compiler.llvm.chains import (
     Chain,
     Unsplittable,
 )
-from tapedebug.compiler.llvm.instruction_types import TYPE, UnknownType, size_of, type_of
+from tapedebug.compiler.llvm.instruction_types import ALIGNED_STACK, TYPE, UnknownType, size_of, type_of
 
 LONG = 4000
 """Instructions of a chain from which on it is split."""
@@ -336,7 +336,8 @@ class _Part:
     def __init__(self, splitter: _Splitter, part: int, start: int, stop: int, name: str) -> None:
         self.splitter, self.part = splitter, part
         self.function = function = splitter.function
-        self.lines = [f'define internal void @"{name}"(ptr noalias {function.frame}) noinline nounwind {{']
+        attributes = f"noinline nounwind {ALIGNED_STACK}"
+        self.lines = [f'define internal void @"{name}"(ptr noalias {function.frame}) {attributes} {{']
         self._known: set[str] = set()
         self._local: dict[tuple[str, str], str] = {}
         self._loaded: set[str] = set()

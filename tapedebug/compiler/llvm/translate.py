@@ -28,7 +28,13 @@ def translated(code: str | ast.Module, symbol: str) -> str:
 
 
 class Translator(Expressions):
-    """Writes the blocks of a function."""
+    """Writes the blocks of a function.
+
+    Attributes:
+        attributes: The attributes of the function.
+    """
+
+    attributes = "nounwind"
 
     def run(self, function: ast.FunctionDef) -> str:
         """LLVM assembly of a function of generated text."""
@@ -36,7 +42,7 @@ class Translator(Expressions):
         self.many = {name for name, number in times.items() if number > 1}
         self._suite(function.body)
         self._end()
-        header = f"define void @{self.symbol}(i64 %lo, i64 %hi, ptr %args) nounwind {{\nstart:"
+        header = f"define void @{self.symbol}(i64 %lo, i64 %hi, ptr %args) {self.attributes} {{\nstart:"
         body = [header, *self.head, *self.lines, "  ret void", "}"]
         return "\n".join([*self.needs, *body]) + "\n"
 

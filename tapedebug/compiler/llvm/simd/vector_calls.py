@@ -13,6 +13,7 @@ from functools import cache
 
 from tapedebug._dataclass import dataclass
 from tapedebug.compiler.linker import VECTOR_LIBRARY
+from tapedebug.compiler.llvm.instruction_types import ALIGNED_STACK
 from tapedebug.compiler.llvm.library import call_of
 from tapedebug.lang.lowering import FUNCTIONS, Instructions, llvm_type, splat, vector_type
 
@@ -125,7 +126,8 @@ def each(name: str, operands: tuple[str, ...], width: int) -> Instructions:
     symbol = "@td.each." + "_".join((name, *operands))
     passed = ", ".join(f"{vector_type(kind, width)} %{place}" for place, kind in enumerate(types))
     lines = [
-        f"define internal {vector_type(result, width)} {symbol}({passed}) noinline nounwind {{",
+        f"define internal {vector_type(result, width)} {symbol}({passed}) noinline nounwind "
+        f"{ALIGNED_STACK} {{",
         "start:",
         "  br label %lane",
         "lane:",

@@ -16,6 +16,7 @@ import ast
 from tapedebug._syntax import parsed
 from tapedebug.compiler.generated_source import SimdLoop
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
+from tapedebug.compiler.llvm.instruction_types import ALIGNED_STACK
 from tapedebug.compiler.llvm.simd.gathered_indices import NotWorthIt, plain
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.vector_memory import AHEAD as AHEAD
@@ -75,6 +76,8 @@ def _widest(function: ast.FunctionDef, symbol: str, names: LoopNames, lanes: Sim
 
 class _Vectorizer(VectorMemory):
     """Writes the blocks of a function."""
+
+    attributes = f"nounwind {ALIGNED_STACK}"
 
     # Statements
 
