@@ -13,8 +13,8 @@ import pytest
 import tapedebug as wp
 from tapedebug.compiler.objects import Entry
 from tapedebug.runtime.launch import call_list
-from tapedebug.runtime.launch.call_list import CallList, Times
-from tapedebug.runtime.parallel.cost_model import CostModel
+from tapedebug.runtime.launch.call_list import BACK, DOUBLE, CallList, Times
+from tapedebug.runtime.parallel.cost_model import BREAK_EVEN, CostModel
 from tapedebug.runtime.parallel.parallel_entry import ParallelEntry
 from tapedebug.runtime.replay.shadow import Shadow
 from tests.runtime.kernels import move, scale, square
@@ -151,6 +151,66 @@ def test_launches_of_many_threads_are_in_the_table_where_they_run_in_one_piece(
     assert kinds == [ParallelEntry, *[Entry] * 5]
     assert xs[0].grad.numpy().tolist() == [2] * 1000
     assert xs[2].grad.numpy().tolist() == [2] * (1 << 18)
+
+
+@pytest.fixture
+def doubles() -> Shadow:
+    """A replay in float64 of five launches, large enough for several threads, that were never measured."""
+
+    @wp.kernel(module="unique")
+    def cube(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+        i = wp.tid()
+        y[i] = x[i] * x[i] * x[i]
+
+    x, y = wp.ones(1 << 14, requires_grad=True), wp.zeros(1 << 14, requires_grad=True)
+    with wp.Tape() as tape:
+        for _ in range(5):
+            wp.launch(cube, 1 << 14, [x, y])
+    shadow = Shadow(tape.tracker, wp.float64)
+    shadow.forward_only = True
+    return shadow
+
+
+def run_twice(shadow: Shadow, elapsed: float) -> list[set[type]]:
+    """Return how the calls ran in two passes, if the recorded launches took so many seconds each."""
+    for record in shadow.records:
+        record.elapsed = elapsed
+    found = []
+    for _ in range(2):
+        shadow.forward(0)
+        found.append({type(run) for run, _, _ in shadow._forward[1]})
+    return found
+
+
+def test_a_recorded_time_that_leaves_open_if_a_twin_is_long_is_replaced_by_a_measured_one(
+    doubles: Shadow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Float64 takes more than twice as long; what ran on several threads takes longer on one."""
+    monkeypatch.setattr(wp.config, "num_threads", 1)
+    open_from = BREAK_EVEN / BACK / DOUBLE
+    assert run_twice(doubles, 1.1 * open_from) == [{ParallelEntry}, {Entry}]
+    assert doubles.values(doubles.records[0].args[1]).tolist() == [1] * (1 << 14)
+
+
+def test_a_recorded_time_that_is_surely_short_is_not_measured(
+    doubles: Shadow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wp.config, "num_threads", 2)
+    open_from = BREAK_EVEN / BACK / DOUBLE / 2
+    assert run_twice(doubles, 0.9 * open_from) == [{Entry}, {Entry}]
+
+
+def test_launches_that_are_long_in_float64_run_on_several_threads(
+    doubles: Shadow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CostModel, "ran_alone", _took(2 * BREAK_EVEN))
+    assert run_twice(doubles, BREAK_EVEN / BACK) == [{ParallelEntry}, {ParallelEntry}]
+
+
+def _took(seconds: float) -> Callable[[CostModel, float], None]:
+    """Return a method that notes this time for each launch."""
+    ran_alone = CostModel.ran_alone
+    return lambda model, _: ran_alone(model, seconds)
 
 
 def test_times_where_nothing_is_counted() -> None:

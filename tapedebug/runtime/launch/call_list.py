@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import neg
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,12 @@ FEW = 4
 
 BACK = 4
 """Estimated upper bound on the run time of an adjoint, in multiples of that of its launch."""
+
+DOUBLE = 3
+"""The same of the float64 twin of a launch: half the threads in a vector, longer functions."""
+
+MEASURED = 2
+"""Number of passes after which the launches of a list have been measured; see `CostModel.is_measured`."""
 
 Pulse = Callable[[], None] | None
 Call = tuple[Runner, int, int | None]
@@ -74,6 +80,8 @@ class CallList:
         self._direct: list[Runner] | None = None  # the runners, once they have been called often
         self._passes = 0
         self._starts: list[int] = []  # first calls of the parts that run at once, then the end of the last
+        self._unmeasured: list[int] = []  # calls for which measurements have to tell how they run
+        self._measuring = MEASURED  # passes in which that is found out
         self.done = 0
         self._table: Words = np.empty((0, 4), np.int64)
 
@@ -95,21 +103,44 @@ class CallList:
         """Bytes of the table."""
         return self._table.nbytes
 
-    def prepare(self) -> None:
-        """Determine how the calls run, unless that is known; then a call for few threads is its entry."""
+    def prepare(self) -> bool:
+        """Determine how the calls run, unless that is known; then a call for few threads is its entry.
+
+        Returns:
+            False if some of them may run in another way once they have been measured.
+        """
         if not self._starts:
             self._prepare()
+        elif self._unmeasured:
+            self._look_again()
+        return not self._unmeasured
 
     def _prepare(self) -> None:
-        """Write the table, and divide the calls into parts: several compiled calls, or one of any kind."""
-        calls = len(self._runs)
+        """Determine how the calls run, from their arguments, which are packed by now."""
         for number, (run, threads, at) in enumerate(self):
             if type(run) is BoundsPrecheck and at is not None and run.is_shown(threads, at):
                 self._runs[number] = run.plain
-        self._runs = [
-            self._resolved(number, run) if type(run) is ParallelEntry else run
-            for number, run in enumerate(self._runs)
-        ]
+        self._measuring = MEASURED
+        self._resolve(range(len(self._runs)))
+        self._divide()
+
+    def _look_again(self) -> None:
+        """Look again at calls that may have been measured by now."""
+        before = len(self._unmeasured)
+        self._resolve(self._unmeasured)
+        if len(self._unmeasured) < before:
+            self._divide()
+
+    def _measure(self) -> None:
+        """Look again at calls before a pass; after the last pass that measures, the rest stays as it is."""
+        self._look_again()
+        self._measuring -= 1
+        if not self._measuring:
+            self._unmeasured = []
+
+    def _divide(self) -> None:
+        """Write the table, and divide the calls into parts: several compiled calls, or one of any kind."""
+        calls = len(self._runs)
         self._direct, self._passes = None, 0
         if calls < FEW:  # each call is a part
             self._starts = [*range(calls + 1)]
@@ -134,19 +165,23 @@ class CallList:
             self._starts.append(other)
             start = other + 1
 
-    def _resolved(self, number: int, run: ParallelEntry) -> Runner:
-        """Return the runner of a call: its entry if that runs all threads, else the parallel entry.
-
-        For many threads, this depends on the arguments, which are packed by now.
-        """
-        threads, at = self._threads[number], self._addresses[number]
-        if threads < run.least:
-            return run.entry.settled()  # type: ignore[no-any-return]
-        if at is None:
-            return run
-        seconds = 0.0 if self._seconds is None else BACK * self._seconds[number]
-        found: Runner | None = run.whole_entry(threads, at, seconds)
-        return run if found is None else found
+    def _resolve(self, numbers: Iterable[int]) -> None:
+        """Replace the parallel entries of calls by their entries where these run all threads."""
+        unmeasured = []
+        for number in numbers:
+            run, threads, at = self[number]
+            if type(run) is not ParallelEntry:
+                continue
+            if threads < run.least:
+                self._runs[number] = run.entry.settled()
+            elif at is not None:
+                most = 0.0 if self._seconds is None else BACK * self._seconds[number]
+                found, open_yet = run.whole_entry(threads, at, most)
+                if found is not None:
+                    self._runs[number] = found
+                elif open_yet:
+                    unmeasured.append(number)
+        self._unmeasured = unmeasured
 
     def run(self, first: int = 0, last: int | None = None, *, rows: int = 1, pulse: Pulse = None) -> None:
         """Run calls `first … last-1`.
@@ -159,6 +194,8 @@ class CallList:
         """
         if not self._starts:
             self._prepare()
+        elif self._unmeasured and not first:
+            self._measure()
         starts, end = self._starts, len(self._runs) if last is None else last
         self.done = first
         for part in range(bisect_right(starts, first) - 1 if first else 0, len(starts) - 1):
@@ -179,6 +216,8 @@ class CallList:
         """Run all calls, and store the time of each in `times`."""
         if not self._starts:
             self._prepare()
+        elif self._unmeasured:
+            self._measure()
         starts = self._starts
         took: list[float] = []
         stamps = 0

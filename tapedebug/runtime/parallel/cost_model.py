@@ -43,9 +43,14 @@ class CostModel:
         self.wakes = False
         self.patience = 1
 
+    @property
+    def is_measured(self) -> bool:
+        """True if its sequential launches tell how long one takes."""
+        return self.runs >= 2 or self.alone >= SURE
+
     def together(self) -> bool:
         """True if the next launch should run in parallel."""
-        if self.runs < 2 and self.alone < SURE:
+        if not self.is_measured:
             return False
         now = perf_counter()
         self.wakes = now - _last.together > AWAKE

@@ -57,19 +57,24 @@ class ParallelEntry:
             self._last = hi, raw, schedule
         schedule.run(args, raw)
 
-    def whole_entry(self, threads: int, args: int, seconds: float) -> Any:
+    def whole_entry(self, threads: int, args: int, most: float) -> tuple[Any, bool]:
         """Return the entry that can run all threads with these arguments; None if they should run in chunks.
 
         Args:
             threads: Number of threads.
             args: Address of the packed arguments.
-            seconds: Estimated seconds, used if no measurement exists.
+            most: An upper bound on its seconds, on any number of threads, used if it was not measured; 0 if
+                unknown.
+
+        Returns:
+            The entry, and True if a measurement may still change the answer.
         """
         scheduler = None if threads < self.least else self.scheduler or self._make_scheduler()
         if scheduler is None:
-            return self.entry.settled()
+            return self.entry.settled(), False
         schedule = scheduler.schedule(threads, string_at(args, scheduler.size))
-        return schedule.entry.settled() if schedule.is_short(seconds) else None
+        short = schedule.is_short(most)
+        return schedule.entry.settled() if short else None, short is None
 
     def _make_scheduler(self) -> Scheduler | None:
         """Return the scheduler of the entry; None if the kernel has been recompiled since."""

@@ -46,15 +46,21 @@ class LaunchSchedule:
     def __init__(self, entry: Any, threads: int, jobs: Jobs | None, pace: CostModel) -> None:
         self.entry, self.threads, self.jobs, self.pace = entry, threads, jobs, pace
 
-    def is_short(self, seconds: float) -> bool:
+    def is_short(self, most: float) -> bool | None:
         """True if the entry alone gives bitwise the same results, and waking helpers does not pay off.
 
         Args:
-            seconds: Estimated seconds, used if it has not run yet.
+            most: An upper bound on the seconds of the launch, on any number of threads, used if none has
+                run; 0 if unknown.
+
+        Returns:
+            None if measurements have to tell.
         """
         if self.jobs is None or self.jobs.ordered:
             return self.jobs is None
-        return 0 < (self.pace.alone or seconds) < BREAK_EVEN
+        if 0 < (self.pace.alone or most * thread_pool.available()) < BREAK_EVEN:
+            return True
+        return False if self.pace.is_measured else None
 
     def run(self, args: int, raw: bytes) -> None:
         """Run the launch; `args` is the address of the packed arguments, `raw` their content."""

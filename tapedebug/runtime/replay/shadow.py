@@ -19,7 +19,7 @@ from tapedebug._errors import TapeError
 from tapedebug.compiler.diagnostics import ASSERT
 from tapedebug.compiler.objects import Entry
 from tapedebug.runtime.config import config
-from tapedebug.runtime.launch.call_list import CallList
+from tapedebug.runtime.launch.call_list import DOUBLE, CallList
 from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.buffer import Buffer
 from tapedebug.runtime.parallel import parallel_memcpy
@@ -518,17 +518,22 @@ class Shadow(ShadowState):
                 calls.append((forward_special(record, self.space), 0))
         return table, self._listed(table, calls)
 
-    @cached_property
+    @property
     def _saving(self) -> tuple[CallList, list[int]]:
         """The calls of a forward run that also copy the values which small launches overwrite.
 
         With them come the records before which something is left to do, and at last the number of records.
         Subclasses that keep more of a launch than its values do all of it before each.
         """
-        table, plain = self._forward
+        plain = self._forward[1]
         if type(self)._keep is not Shadow._keep or len(self._busy) == len(self._injected):
             return plain, self._busy
-        plain.prepare()
+        return self._copying if plain.prepare() else (plain, self._busy)
+
+    @cached_property
+    def _copying(self) -> tuple[CallList, list[int]]:
+        """The same, once it is known which launches run on one thread."""
+        table, plain = self._forward
         busy, calls = set(self._injections), [(run, address) for run, _, address in plain]
         for index in set(self._busy[:-1]) - busy:
             record, (run, address) = self.records[index], calls[index]
@@ -565,7 +570,8 @@ class Shadow(ShadowState):
 
     def _listed(self, table: ArgumentTable, calls: Sequence[tuple[Runner, int | None]]) -> CallList:
         runs, addresses = zip(*calls, strict=True) if calls else ((), ())
-        threads, seconds = [r.threads for r in self.records], [r.elapsed for r in self.records]
+        threads, slower = [r.threads for r in self.records], DOUBLE if self.is_float64 else 1
+        seconds = [slower * r.elapsed for r in self.records]
         return CallList(runs, threads, addresses, seconds=seconds, held=table)
 
     def _steps(self, consume: Consume) -> Reversal:

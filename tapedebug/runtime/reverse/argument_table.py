@@ -18,7 +18,7 @@ import numpy as np
 
 from tapedebug.compiler.objects import Entry
 from tapedebug.lang import types
-from tapedebug.runtime.launch.call_list import Call, CallList, Pulse
+from tapedebug.runtime.launch.call_list import DOUBLE, Call, CallList, Pulse
 from tapedebug.runtime.launch.plan import NOTHING, LaunchPlan, Runner
 from tapedebug.runtime.launch.python_operation import reverse_python
 from tapedebug.runtime.memory.addresses import address_of
@@ -400,7 +400,9 @@ class Reversal:
 
     def __init__(self, table: ArgumentTable, steps: Steps) -> None:
         records, runs, threads, addresses = steps.backwards()
-        self.calls = CallList(runs, threads, addresses, seconds=[r.elapsed for r in records], held=table)
+        slower = DOUBLE if table.space.f64 else 1
+        seconds = [slower * r.elapsed for r in records]
+        self.calls = CallList(runs, threads, addresses, seconds=seconds, held=table)
         self._order = [-r.index for r in records]
 
     def __contains__(self, index: int) -> bool:
