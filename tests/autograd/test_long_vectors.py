@@ -12,7 +12,7 @@ from tapedebug.autograd import end_to_end
 from tapedebug.autograd.finite_diff.dot_product_test import _Test, dot_test
 from tapedebug.autograd.subjects import long_vectors
 from tapedebug.autograd.subjects.long_vectors import BLOCK
-from tapedebug.autograd.subjects.probes import random_direction, random_directions
+from tapedebug.autograd.subjects.probes import entry_scales, random_direction, random_directions, typical_size
 from tapedebug.autograd.subjects.whole_tape import whole_tape
 
 SIZES = (0, 5, BLOCK, BLOCK + 1, 3 * BLOCK + 7)
@@ -35,6 +35,30 @@ def test_blocks_give_what_whole_arrays_give(size: int) -> None:
     most = np.full(size, 0.5)
     long_vectors.raise_to_difference(most, a, b)
     np.testing.assert_array_equal(most, np.maximum(0.5, np.abs(a - b)))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_sum_of_squares_is_that_of_the_whole_array_to_the_bit(size: int) -> None:
+    values = np.random.default_rng(1).normal(size=size) * np.geomspace(1e-3, 1e3, max(1, size))[:size]
+    for x in (values, values.astype(np.float32)):
+        whole = x.astype(np.float64) ** 2
+        assert long_vectors.sum_of_squares(x) == whole.sum()
+        assert typical_size(x) == (np.sqrt(whole.mean()) if size else 1.0)
+
+
+def test_inputs_are_displaced_in_blocks_as_a_whole() -> None:
+    """Their values, in float32, and their displacements are those of the whole arrays to the bit."""
+    x = wp.array(np.random.default_rng(2).normal(size=2 * BLOCK + 5), dtype=float, requires_grad=True)
+    loss = wp.zeros(1, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(total, x.size, [x, loss])
+    program = whole_tape(tape, {loss: np.ones(1)}, None, None)
+    (port,) = program.inputs
+    values, direction = x.numpy().astype(np.float64), random_direction(x.size, 0, 1)
+    np.testing.assert_array_equal(program.displaced(port, 0.3, direction), 0.3 * direction + values)
+    np.testing.assert_array_equal(program.scaled(port, direction.copy()), direction * values)
+    assert program.typical(port) == np.sqrt(np.mean(values**2))
+    np.testing.assert_array_equal(program.scales(port), entry_scales(values))
 
 
 def test_numbers_that_float32_does_not_hold_stay_in_float64() -> None:

@@ -14,7 +14,7 @@ import tapedebug as wp
 from tapedebug.compiler.objects import Entry
 from tapedebug.runtime.launch import call_list
 from tapedebug.runtime.launch.call_list import BACK, DOUBLE, CallList, Times
-from tapedebug.runtime.parallel.cost_model import BREAK_EVEN, CostModel
+from tapedebug.runtime.parallel.cost_model import SERIES_EVEN, CostModel
 from tapedebug.runtime.parallel.parallel_entry import ParallelEntry
 from tapedebug.runtime.replay.shadow import Shadow
 from tests.runtime.kernels import move, scale, square
@@ -187,7 +187,7 @@ def test_a_recorded_time_that_leaves_open_if_a_twin_is_long_is_replaced_by_a_mea
 ) -> None:
     """Float64 takes more than twice as long; what ran on several threads takes longer on one."""
     monkeypatch.setattr(wp.config, "num_threads", 1)
-    open_from = BREAK_EVEN / BACK / DOUBLE
+    open_from = SERIES_EVEN / BACK / DOUBLE
     assert run_twice(doubles, 1.1 * open_from) == [{ParallelEntry}, {Entry}]
     assert doubles.values(doubles.records[0].args[1]).tolist() == [1] * (1 << 14)
 
@@ -196,15 +196,15 @@ def test_a_recorded_time_that_is_surely_short_is_not_measured(
     doubles: Shadow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wp.config, "num_threads", 2)
-    open_from = BREAK_EVEN / BACK / DOUBLE / 2
+    open_from = SERIES_EVEN / BACK / DOUBLE / 2
     assert run_twice(doubles, 0.9 * open_from) == [{Entry}, {Entry}]
 
 
 def test_launches_that_are_long_in_float64_run_on_several_threads(
     doubles: Shadow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CostModel, "ran_alone", _took(2 * BREAK_EVEN))
-    assert run_twice(doubles, BREAK_EVEN / BACK) == [{ParallelEntry}, {ParallelEntry}]
+    monkeypatch.setattr(CostModel, "ran_alone", _took(2 * SERIES_EVEN))
+    assert run_twice(doubles, SERIES_EVEN / BACK) == [{ParallelEntry}, {ParallelEntry}]
 
 
 def _took(seconds: float) -> Callable[[CostModel, float], None]:

@@ -16,7 +16,7 @@ import numpy as np
 from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Checkpoint, Floats
 from tapedebug.autograd.subjects.long_vectors import BLOCK, dot, dot_of_sizes
-from tapedebug.autograd.subjects.probes import entry_scales, random_direction
+from tapedebug.autograd.subjects.probes import random_direction
 from tapedebug.autograd.subjects.program import Port, distinct
 from tapedebug.autograd.subjects.shadow_program import Consume, ShadowProgram
 from tapedebug.autograd.thresholds import DOT_PRODUCT_NOISE, DOT_PRODUCT_ROUNDING
@@ -137,7 +137,7 @@ class _Test:
 
     def _tangent(self, port: Port) -> Floats:
         direction = random_direction(port.size, 0, 1)
-        direction *= entry_scales(self.program.values(port))
+        direction *= self.program.scales(port)
         return direction
 
     def _seed(self, port: Port) -> Floats:

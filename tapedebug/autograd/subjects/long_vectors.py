@@ -29,7 +29,10 @@ def compact(values: Floats, dtype: DTypeLike) -> Floats:
         return values
     narrow: Any = values.astype(np.float32)
     for at in blocks(values.size):
-        if not np.array_equal(narrow[at], values[at], equal_nan=True):
+        # Mostly there is no NaN, and to look for them takes twice as long as to compare.
+        if not np.array_equal(narrow[at], values[at]) and not np.array_equal(
+            narrow[at], values[at], equal_nan=True
+        ):
             return values
     found: Floats = narrow
     return found
@@ -84,6 +87,15 @@ def norm(a: Floats) -> float:
     if a.size <= BLOCK:
         return float(np.linalg.norm(a))
     return float(np.sqrt(_summed(a.size, lambda at: _wide(a[at]) @ _wide(a[at]))))
+
+
+def sum_of_squares(a: Floats) -> float:
+    """Return the sum of the squares, added in the order in which NumPy adds those of the whole vector."""
+    if a.size <= BLOCK:
+        return float(np.sum(_wide(a) ** 2))
+    half = a.size // 2
+    half -= half % 8
+    return sum_of_squares(a[:half]) + sum_of_squares(a[half:])
 
 
 def largest_difference(a: Floats, b: Floats) -> float:

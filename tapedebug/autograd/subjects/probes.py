@@ -11,6 +11,7 @@ import numpy as np
 from tapedebug._dataclass import dataclass
 from tapedebug.autograd.array_types import Floats, Indices
 from tapedebug.autograd.options import Sample
+from tapedebug.autograd.subjects.long_vectors import sum_of_squares
 from tapedebug.autograd.subjects.program import Port
 
 SEED = 20210
@@ -148,7 +149,7 @@ def _drawn(size: int, count: int) -> Floats:
 
 def typical_size(values: Floats) -> float:
     """Return the root mean square of values; 1.0 if all are 0, or there are none."""
-    return (float(np.sqrt(np.mean(values**2))) if values.size else 0.0) or 1.0
+    return (float(np.sqrt(sum_of_squares(values.ravel()) / values.size)) if values.size else 0.0) or 1.0
 
 
 def entry_scales(values: Floats) -> Floats:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from tapedebug.autograd.array_types import Floats, LaunchDim
-from tapedebug.autograd.subjects.long_vectors import compact
+from tapedebug.autograd.subjects.long_vectors import blocks, compact
+from tapedebug.autograd.subjects.probes import typical_size
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.lang.types import float64
 from tapedebug.runtime.replay.batch import BatchedReplay
@@ -67,6 +68,7 @@ class ShadowProgram:
         self._set: dict[Use, frozenset[Port]] = {}  # the inputs that a replay has other values of
         self._batched: dict[Use, BatchedReplay | None] = {}
         self._values: dict[Port, Floats] = {}
+        self._typical: dict[Port, float] = {}
         self._rounded: Replay | None = None
         self.one_by_one: dict[str, str] = {}
         self.has_tangents = True
@@ -93,8 +95,10 @@ class ShadowProgram:
         """Return the values of an input plus `step` times a direction, (size,) float64; read-only."""
         if port not in self._values:
             self.values(port)
-        moved: Floats = step * direction
-        moved += self._values[port]
+        values, moved = self._values[port], np.empty(port.size)
+        for at in blocks(port.size):
+            np.multiply(direction[at], step, out=moved[at])
+            moved[at] += values[at]
         moved.flags.writeable = False  # so that replays need no copy
         return moved
 
@@ -102,9 +106,29 @@ class ShadowProgram:
         """Return the values of an input times `factors`, (size,) float64, in their memory; read-only."""
         if port not in self._values:
             self.values(port)
-        factors *= self._values[port]
+        values = self._values[port]
+        for at in blocks(port.size):
+            factors[at] *= values[at]
         factors.flags.writeable = False
         return factors
+
+    def typical(self, port: Port) -> float:
+        """Return `typical_size` of the values of an input."""
+        if port not in self._typical:
+            if port not in self._values:
+                self.values(port)
+            self._typical[port] = typical_size(self._values[port])
+        return self._typical[port]
+
+    def scales(self, port: Port) -> Floats:
+        """Return `entry_scales` of the values of an input, (size,) float64."""
+        least = 0.01 * self.typical(port)
+        found: Floats = np.empty(port.size)
+        for at in blocks(port.size):
+            found[at] = self._values[port][at]
+            np.abs(found[at], out=found[at])
+            np.maximum(found[at], least, out=found[at])
+        return found
 
     def evaluate(self, changes: Mapping[Port, Floats], *, single: bool = False) -> dict[Port, Floats]:
         """Run forward; see `Program`."""

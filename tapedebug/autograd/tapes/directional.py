@@ -16,7 +16,7 @@ from tapedebug.autograd.finite_diff.noise import computational_noise
 from tapedebug.autograd.finite_diff.richardson import MAX_STEPS, DerivativeEstimate, slope
 from tapedebug.autograd.finite_diff.verdict import Verdict
 from tapedebug.autograd.subjects.long_vectors import dot, dot_of_sizes, square_of_products
-from tapedebug.autograd.subjects.probes import entry_scales, random_direction, shape_index, typical_size
+from tapedebug.autograd.subjects.probes import random_direction, shape_index
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.effort import ENTRIES, FEW_SCALARS, Effort
@@ -113,40 +113,41 @@ class Gradients:
 
 def negligible(program: WholeTape, port: Port) -> Floats:
     """Return the gradients below which a change of the input by 100 % changes the loss by rounding only."""
-    least: Floats = LOSS_ROUNDING_FLOAT64 * abs(program.base) / entry_scales(program.values(port))
+    least: Floats = LOSS_ROUNDING_FLOAT64 * abs(program.base) / program.scales(port)
     return least
 
 
-def unit_direction(values: Floats, flat: int) -> Floats:
-    """Return the direction along one entry, with the entry's size as length."""
-    unit = np.zeros(values.size)
-    unit[flat] = max(abs(float(values[flat])), 0.01 * typical_size(values))
+def unit_direction(program: WholeTape, port: Port, flat: int) -> Floats:
+    """Return the direction along one entry of an input, with the entry's size as length."""
+    unit = np.zeros(port.size)
+    unit[flat] = max(abs(float(program.values(port)[flat])), 0.01 * program.typical(port))
     return unit
 
 
-def _directions(values: Floats, gradient: Floats, effort: Effort) -> Iterator[tuple[int | None, Floats]]:
+def _directions(
+    program: WholeTape, port: Port, gradient: Floats, effort: Effort
+) -> Iterator[tuple[int | None, Floats]]:
     """Yield the directions of an input one by one: each is as large as the input.
 
     Under a time limit, after which there may be no second one, a random direction is the first.
     """
-    size = values.size
+    size = port.size
     chosen = np.sort(_largest(gradient, min(effort.entries, size if size <= FEW_SCALARS else ENTRIES)))
     random = range(effort.random if size > 1 else 0)
     first = 1 if _time_limit.remaining() < np.inf else 0
     for number in random[:first]:
-        yield None, _random_direction(values, number, effort)
+        yield None, _random_direction(program, port, number, effort)
     for flat in chosen:
-        yield int(flat), unit_direction(values, int(flat))
+        yield int(flat), unit_direction(program, port, int(flat))
     for number in random[first:]:
-        yield None, _random_direction(values, number, effort)
+        yield None, _random_direction(program, port, number, effort)
 
 
-def _random_direction(values: Floats, number: int, effort: Effort) -> Floats:
+def _random_direction(program: WholeTape, port: Port, number: int, effort: Effort) -> Floats:
     """Return a random direction; every second one displaces all entries equally."""
-    typical = typical_size(values)
-    direction = random_direction(values.size, number, effort.random)
+    direction = random_direction(port.size, number, effort.random)
     # Errors also count at small inputs.
-    direction *= typical if number % 2 else np.maximum(np.abs(values), 0.01 * typical)
+    direction *= program.typical(port) if number % 2 else program.scales(port)
     return direction
 
 
@@ -187,11 +188,10 @@ def probe_input(
     Raises:
         OutOfTime: Time was up before the first comparison.
     """
-    values = program.values(port)
     consumed, exact = gradients.consumed[port], gradients.exact[port]
     probes: list[Probe] = []
     hurried = False
-    for flat, direction in _directions(values, exact, effort):
+    for flat, direction in _directions(program, port, exact, effort):
         known = any((probe.entry is None) == (flat is None) for probe in probes)
         if known and _time_limit.now() > effort.until:
             hurried = True

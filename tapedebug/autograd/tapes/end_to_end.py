@@ -30,6 +30,7 @@ from tapedebug.autograd.finite_diff.verdict import Verdict, worst
 from tapedebug.autograd.results.pair_result import Coverage
 from tapedebug.autograd.subjects.long_vectors import (
     BLOCK,
+    blocks,
     compact_type,
     dot_of_sizes,
     norm,
@@ -374,8 +375,10 @@ class _RoundedOtherwise(Mapping[Port, Floats]):
         signs = self._signs[port]
         if port.size > BLOCK:
             signs = signs_of(signs, port.size)
-        factors: Floats = signs * np.float64(port.rounding)
-        factors += 1
+        factors: Floats = np.empty(port.size)
+        for at in blocks(port.size):
+            np.multiply(signs[at], np.float64(port.rounding), out=factors[at])
+            factors[at] += 1
         return self._program.scaled(port, factors)
 
     def __iter__(self) -> Iterator[Port]:

@@ -318,7 +318,7 @@ def _beside(program: WholeTape, port: Port, probes: Sequence[Probe]) -> str:
     if probe is None:
         return ""
     values = program.values(port)
-    unit = unit_direction(values, int(np.ravel_multi_index(probe.entry or (0,), port.shape or (1,))))
+    unit = unit_direction(program, port, int(np.ravel_multi_index(probe.entry or (0,), port.shape or (1,))))
     ends = [program.loss({port: values + step * unit}, single=True) for step in (EPS, -EPS)]
     single = (ends[0] - ends[1]) / (2 * EPS)
     return (

@@ -16,7 +16,7 @@ from tapedebug import _time_limit
 from tapedebug._time_limit import OutOfTime
 from tapedebug.autograd.array_types import Checkpoint, Floats
 from tapedebug.autograd.subjects.long_vectors import dot, norm, square_of_products
-from tapedebug.autograd.subjects.probes import entry_scales, random_direction, typical_size
+from tapedebug.autograd.subjects.probes import random_direction
 from tapedebug.autograd.subjects.program import Port
 from tapedebug.autograd.subjects.whole_tape import WholeTape
 from tapedebug.autograd.tapes.directional import Gradients, Probe, judged, measured, probe_input
@@ -57,6 +57,7 @@ class JointDirections:
         self.one_by_one = 0
         self.left = 0
         self.doubts: dict[Port, list[Probe]] = {}  # those so far, of groups that are not done
+        self._moved: dict[tuple[Port, int], float] = {}
         self.moves = {port: self._moves(port) for port in program.inputs}
 
     def run(self) -> dict[Port, list[Probe]]:
@@ -106,16 +107,18 @@ class JointDirections:
         }
         return sorted(errors, key=lambda port: -errors[port])[:SHOWN]
 
-    def _scale(self, port: Port, number: int = 0) -> Floats:
+    def _scale(self, port: Port, number: int = 0) -> Floats | float:
         """Return the displacement of each entry; every second direction displaces all entries equally."""
-        values = self.program.values(port)
-        return np.full(values.shape, typical_size(values)) if number % 2 else entry_scales(values)
+        return self.program.typical(port) if number % 2 else self.program.scales(port)
 
     def _moves(self, port: Port, number: int = 0) -> float:
-        moved = self._scale(port, number)
-        moved *= self.gradients.exact[port]
-        found = norm(moved)
-        return found if np.isfinite(found) else float("inf")
+        known = (port, number % 2)
+        if known not in self._moved:
+            moved = self._scale(port, number)
+            moved *= self.gradients.exact[port]
+            found = norm(moved)
+            self._moved[known] = found if np.isfinite(found) else float("inf")
+        return self._moved[known]
 
     def _probe_alone(self, port: Port) -> None:
         self.probes[port] = probe_input(

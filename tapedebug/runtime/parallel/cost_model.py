@@ -8,6 +8,9 @@ BREAK_EVEN = 150e-6
 """Seconds of a launch from which waking helpers pays off."""
 AWAKE_EVEN = 40e-6
 """Seconds of a launch from which sharing it with awake helpers pays off."""
+SERIES_EVEN = 80e-6
+"""Seconds of a launch from which sharing it with awake helpers pays off where it could also run with others
+in one call of compiled code."""
 SOON = 40e-6
 """Seconds after a launch within which the next counts as part of a series and wakes helpers for the rest."""
 AWAKE = 80e-6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from itertools import pairwise
 from time import perf_counter
@@ -47,6 +48,14 @@ def copy(into: Values, values: Values) -> None:
         into[...] = values
         return
     _run(into.nbytes, (into.ctypes.data, values.ctypes.data), lambda: np.copyto(into, values))
+
+
+def move(into: int, start: int, nbytes: int) -> None:
+    """Copy bytes from one address to another."""
+    if nbytes < LARGE:
+        ctypes.memmove(into, start, nbytes)
+    else:
+        _run(nbytes, (into, start), lambda: ctypes.memmove(into, start, nbytes))
 
 
 def clear(memory: Values) -> None:

@@ -23,7 +23,7 @@ from tapedebug.runtime.memory.alias_spans import (
     overlapping_pairs,
 )
 from tapedebug.runtime.parallel import thread_pool
-from tapedebug.runtime.parallel.cost_model import BREAK_EVEN, CostModel
+from tapedebug.runtime.parallel.cost_model import SERIES_EVEN, CostModel
 from tapedebug.runtime.parallel.partition import Jobs, partition
 
 NARROW = 8
@@ -47,7 +47,7 @@ class LaunchSchedule:
         self.entry, self.threads, self.jobs, self.pace = entry, threads, jobs, pace
 
     def is_short(self, most: float) -> bool | None:
-        """True if the entry alone gives bitwise the same results, and waking helpers does not pay off.
+        """True if the entry alone gives bitwise the same results, and helpers do not pay off in a series.
 
         Args:
             most: An upper bound on the seconds of the launch, on any number of threads, used if none has
@@ -58,7 +58,7 @@ class LaunchSchedule:
         """
         if self.jobs is None or self.jobs.ordered:
             return self.jobs is None
-        if 0 < (self.pace.alone or most * thread_pool.available()) < BREAK_EVEN:
+        if 0 < (self.pace.alone or most * thread_pool.available()) < SERIES_EVEN:
             return True
         return False if self.pace.is_measured else None
 

@@ -101,7 +101,7 @@ class ShadowState:
             for other, values in self._inputs.items():
                 if values is None and other.buffer is a.buffer:
                     self._inputs[other] = buffer.view(other).copy()
-        buffer.view(a)[...] = found
+        parallel_memcpy.copy(buffer.view(a), found)
 
     def fix_inputs(self) -> None:
         """Keep the inputs that were set so far, also after `reset`."""

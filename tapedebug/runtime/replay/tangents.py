@@ -12,6 +12,7 @@ from tapedebug.runtime.launch.plan import Runner
 from tapedebug.runtime.launch.python_operation import forward_python, operation_of, tangent_python
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import Bytes
+from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.replay.shadow_space import ShadowSpace
 from tapedebug.runtime.reverse.argument_table import ArgumentTable
 from tapedebug.runtime.tape.record import Record
@@ -97,7 +98,13 @@ def tangent_special(record: Record, space: ShadowSpace, detached: bool = False) 
 
     def moved(lo: int, hi: int, where: int) -> None:
         values(lo, hi, where)
-        space.dot_view(dest)[...] = space.dot_view(record.args[1]).copy() if passes else 0
+        dot = space.dot_view(dest)
+        if not passes:
+            dot[...] = 0
+        elif dest.buffer is record.args[1].buffer:
+            dot[...] = space.dot_view(record.args[1]).copy()
+        else:
+            parallel_memcpy.copy(dot, space.dot_view(record.args[1]))
 
     return moved
 
@@ -118,7 +125,7 @@ def forward_special(record: Record, space: _Values) -> Runner:
         src = space.value_view(record.args[1])
         if record.args[0].buffer is record.args[1].buffer:
             return lambda lo, hi, where: np.copyto(dest, src.copy())
-        return lambda lo, hi, where: np.copyto(dest, src)
+        return lambda lo, hi, where: parallel_memcpy.copy(dest, src)
     value = np.frombuffer(record.value, dtype=types.numpy_dtype(record.args[0].dtype))
     item = value.reshape(types.value_shape(record.args[0].dtype))
     return lambda lo, hi, where: np.copyto(dest, item)

@@ -6,7 +6,6 @@ addresses of values and adjoints.
 
 from __future__ import annotations
 
-import ctypes
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -23,7 +22,9 @@ from tapedebug.runtime.launch.plan import NOTHING, LaunchPlan, Runner
 from tapedebug.runtime.launch.python_operation import reverse_python
 from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.array import array
+from tapedebug.runtime.memory.block_allocator import memory
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Bytes
+from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.parallel.parallel_entry import sized
 from tapedebug.runtime.reverse.inplace_saves import shares_views
 from tapedebug.runtime.tape.buffer_versions import InplaceSave, SavedValue
@@ -331,8 +332,7 @@ class ArgumentTable:
         if not again:
             return entry, address
         sources = [self.space.inplace_save(record, save) for save in again]
-        into = self._scratch_address
-        copies = []
+        into, copies = self._scratch_address, []
         for save, source in zip(again, sources, strict=True):
             for p in save.params:
                 place = into + self.space.offset(record.args[p], save.start)
@@ -344,7 +344,7 @@ class ArgumentTable:
 
         def run(lo: int, hi: int, where: int) -> None:
             for to, source, nbytes in copies:
-                ctypes.memmove(to, source, nbytes)
+                parallel_memcpy.move(to, source, nbytes)
             entry(lo, hi, where)
 
         return run, address
@@ -381,7 +381,7 @@ class ArgumentTable:
             sum([_aligned(self.space.inplace_save(r, s).nbytes) for s in r.inplace_saves])
             for r in self.in_place
         ]
-        self.scratch = np.empty(max(sizes), np.uint8)
+        self.scratch = memory(max(sizes))
         return address_of(self.scratch)
 
     @property
