@@ -13,7 +13,7 @@ from tapedebug.autograd.finite_diff.dot_product_test import _Test, dot_test
 from tapedebug.autograd.subjects import long_vectors
 from tapedebug.autograd.subjects.long_vectors import BLOCK
 from tapedebug.autograd.subjects.probes import entry_scales, random_direction, random_directions, typical_size
-from tapedebug.autograd.subjects.whole_tape import whole_tape
+from tapedebug.autograd.subjects.whole_tape import WholeTape, whole_tape
 
 SIZES = (0, 5, BLOCK, BLOCK + 1, 3 * BLOCK + 7)
 
@@ -123,13 +123,39 @@ def test_the_dot_product_test_of_a_large_tape_holds_one_copy_at_a_time() -> None
     test = _Test(program, None)
     found = test.in_turn()
     assert found is not None and test._there is None
-    both = test.result()
-    np.testing.assert_allclose(found.forward, both.forward, rtol=1e-12)
-    np.testing.assert_allclose(found.reverse, both.reverse, rtol=1e-12)
+    both, (seed,) = test.result(), test.w.values()
+    np.testing.assert_allclose(found.forward * seed[0], both.forward, rtol=1e-12)
+    np.testing.assert_allclose(found.reverse * seed[0], both.reverse, rtol=1e-12)
     wrong = whole_tape(pendulums(on_overwrite="ignore")[0], None, None, None)
     assert _Test(wrong, None).in_turn() is None
     located = dot_test(wrong)
     assert located is not None and "overwritten before the reverse pass" in located.message
+
+
+@pytest.mark.parametrize("on_overwrite", ["preserve", "ignore"])
+def test_the_gradient_of_the_dot_product_test_is_not_computed_again(
+    on_overwrite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It started from the one seed of the objective, and read what the tape's own reverse pass reads."""
+    tape, _, loss = pendulums(on_overwrite=on_overwrite)
+    expected = [*whole_tape(tape, None, None, None).gradient(preserved=True).values()]
+    program = whole_tape(tape, None, None, None)
+    _Test(program, None).in_turn()
+    pulls: list[bool] = []
+    pull = WholeTape.pull
+
+    def counted(self: WholeTape, *args: Any, **options: Any) -> Any:
+        pulls.append(True)
+        return pull(self, *args, **options)
+
+    monkeypatch.setattr(WholeTape, "pull", counted)
+    for _ in range(2):
+        found = program.gradient(preserved=True)
+        for values, wanted in zip(found.values(), expected, strict=True):
+            np.testing.assert_array_equal(values, wanted)
+    # The second one is computed; so is the first if the two products differed.
+    assert len(pulls) == (1 if on_overwrite == "preserve" else 2)
+    assert whole_tape(tape, {loss: np.zeros(1)}, None, None).single_seed is None
 
 
 def test_replaced_inputs_of_replays() -> None:

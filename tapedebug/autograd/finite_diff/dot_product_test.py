@@ -167,24 +167,36 @@ class _Test:
     def in_turn(self) -> DotProduct | None:
         """Return the result of a large program if the products agree.
 
-        It takes one copy of the program's memory at a time.
+        It takes one copy of the program's memory at a time. If the objective is one number, it starts from
+        its seed, and keeps the gradient: both are the same but for a factor.
         """
         if sum(values.size for values in self.v.values()) <= BLOCK:
             return None
-        tangents = [(w, self.there.tangent(port.array)) for port, w in self.w.items()]
+        program, seed = self.program, self.program.single_seed
+        tangents = [(w, self.there.tangent(port.array)) for port, w in (seed or self.w).items()]
         forward, forward_size = _products(tangents)
-        self.program.forget()
+        program.forget()
         self._there = self._pushed = None
-        back = self.program.reversed(self.w, double=True)
+        gradients: Vectors = {}
+        if seed is None:
+            back = program.reversed(self.w, double=True)
+        else:
+            gradients = program.pull(seed, double=True)
         if self.checkpoint is not None:
             self.checkpoint()
-        reverse, reverse_size = _products((v, back.gradient(port.array)) for port, v in self.v.items())
-        del back
+        reverse, reverse_size = _products(
+            (v, back.gradient(port.array) if seed is None else gradients[port]) for port, v in self.v.items()
+        )
         size = max(forward_size, reverse_size)
         mismatch = abs(forward - reverse) / size if size else 0.0
         agrees = mismatch <= DOT_PRODUCT_ROUNDING
-        if not (agrees and self.program.stands_before_reverse()):  # else the gradients go on from there
-            self.program.forget()
+        if agrees and seed is not None:
+            program.gradients[program.consume] = gradients
+        # The gradients go on with the replay that reads the values of the forward pass.
+        if not (
+            agrees and (program.stands_before_reverse() or (gradients and program.consume == "versions"))
+        ):
+            program.forget()
         return DotProduct(forward, reverse, mismatch) if agrees else None
 
     def result(self) -> DotProduct:

@@ -42,6 +42,9 @@ class ShadowProgram:
         has_tangents: `push` is possible.
         is_narrow: Parts of it compute in float32 also in the float64 replay.
         engine: The name of the engine, if it is not this project's own.
+        single_seed: The seed of its float64 gradient, if that is one number and the gradient is yet to be
+            computed. The dot-product test of a large program starts from it.
+        gradients: The float64 gradients from that seed, by what their reverse pass read.
         one_by_one: Of the runs that cannot run several rows at once, "forward", "backward" or "push", why.
     """
 
@@ -71,6 +74,8 @@ class ShadowProgram:
         self._typical: dict[Port, float] = {}
         self._rounded: Replay | None = None
         self.one_by_one: dict[str, str] = {}
+        self.single_seed: Mapping[Port, Floats] | None = None
+        self.gradients: dict[Consume, Mapping[Port, Floats]] = {}
         self.has_tangents = True
         self.is_narrow = False
         self.engine = ""

@@ -450,9 +450,8 @@ def _float64_gradients(
 ) -> tuple[Mapping[Port, Floats], Mapping[Port, Floats], Mapping[Port, Floats]]:
     """Return `same`, `exact` and `spread` of `Gradients`, from the run in which the loss is computed."""
     _ = program.base
-    seeds = program.seeds
-    exact = program.pull(seeds, double=True, preserved=True)
-    same = exact if program.preserves else program.pull(seeds, double=True)
+    exact = program.gradient(preserved=True)
+    same = exact if program.preserves else program.gradient(preserved=False)
     # Where no step is chosen by it, only differences that disagree need it.
     spread: Mapping[Port, Floats] = (
         _Deferred(program.inputs, lambda: _spread(program, exact, checkpoint))
