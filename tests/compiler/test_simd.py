@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -510,7 +509,7 @@ def machine_code(assembly: str) -> str:
     return str(machine.target_machine().emit_assembly(module))
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86")
+@pytest.mark.skipif(not IS_X86, reason="instructions of x86")
 def test_vectors_on_the_stack_are_in_one_line_of_the_cache() -> None:
     """Callers align the stack to 16 bytes: each vector would straddle two lines in half of all processes."""
     wp.config.vector_math = True
