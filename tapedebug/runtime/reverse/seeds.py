@@ -97,6 +97,12 @@ def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> V
     if same and gradient.stop - gradient.start < SMALL:
         copied: Values = gradient._numpy_view().copy()
         return copied
+    last = spare.get(a)
+    still = (
+        isinstance(last, BorrowedSeed) and isinstance(gradient, array) and last.is_still(gradient, tracker)
+    )
+    if same and still:  # a pass that is repeated: no view is made
+        return last
     wanted = a.shape + types.value_shape(a.dtype)
     values = gradient._numpy_view() if isinstance(gradient, array) else np.asarray(gradient)
     if values.shape != wanted or not (values.dtype.kind in "iu" or is_float(values.dtype)):
@@ -104,8 +110,7 @@ def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> V
             f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
             hint=f"pass values of shape {wanted}, such as ones_like(array)",
         )
-    last = spare.get(a)
-    if isinstance(gradient, array) and isinstance(last, BorrowedSeed) and last.is_still(gradient, tracker):
+    if still:
         return last
     if isinstance(gradient, array) and may_borrow(gradient, types.numpy_dtype(a.dtype), tracker):
         return BorrowedSeed(gradient)
