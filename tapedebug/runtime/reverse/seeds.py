@@ -98,11 +98,11 @@ def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> V
         copied: Values = gradient._numpy_view().copy()
         return copied
     last = spare.get(a)
-    still = (
-        isinstance(last, BorrowedSeed) and isinstance(gradient, array) and last.is_still(gradient, tracker)
-    )
-    if same and still:  # a pass that is repeated: no view is made
-        return last
+    still = last if isinstance(last, BorrowedSeed) and isinstance(gradient, array) else None
+    if still is not None and not still.is_still(gradient, tracker):
+        still = None
+    if same and still is not None:  # a pass that is repeated: no view is made
+        return still
     wanted = a.shape + types.value_shape(a.dtype)
     values = gradient._numpy_view() if isinstance(gradient, array) else np.asarray(gradient)
     if values.shape != wanted or not (values.dtype.kind in "iu" or is_float(values.dtype)):
@@ -110,8 +110,8 @@ def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> V
             f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
             hint=f"pass values of shape {wanted}, such as ones_like(array)",
         )
-    if still:
-        return last
+    if still is not None:
+        return still
     if isinstance(gradient, array) and may_borrow(gradient, types.numpy_dtype(a.dtype), tracker):
         return BorrowedSeed(gradient)
     if values.nbytes < parallel_memcpy.LARGE and not isinstance(last, np.ndarray):
