@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -32,6 +33,20 @@ GONE = (
     '<span class="tapedebug-gone"></span>'
 )
 """HTML that hides its own output: Jupyter cannot remove a single output, and an empty one leaves a gap."""
+
+_cancellations: dict[int, threading.Event] = {}
+"""For each thread whose diagnoses can be cancelled, the event that does."""
+
+
+@contextlib.contextmanager
+def cancelled_by(event: threading.Event) -> Iterator[None]:
+    """Context in which an event ends a diagnosis of this thread like Ctrl-C, which only the main one gets."""
+    thread = threading.get_ident()
+    _cancellations[thread] = event
+    try:
+        yield
+    finally:
+        del _cancellations[thread]
 
 
 class Progress:
@@ -96,6 +111,7 @@ class Progress:
         self._step = ""
         self._visible = False
         self._reading = Reading()
+        self._cancelled = _cancellations.get(threading.get_ident())
 
     def __enter__(self) -> Progress:
         one_thread.__enter__()
@@ -126,7 +142,11 @@ class Progress:
 
         Raises:
             OutOfTime: The time limit has expired.
+            KeyboardInterrupt: The event of `cancelled_by` is set.
         """
+        if self._cancelled is not None and self._cancelled.is_set():
+            self._cancelled = None  # what was found until now is still to be reported
+            raise KeyboardInterrupt
         if (self._processor is None or self._reading.is_due()) and self.now() >= self._until:
             limit = f"max_seconds={self.max_seconds:g}"
             if self._processor is not None:

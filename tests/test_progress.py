@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
@@ -15,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import tapedebug as wp
 from tapedebug import _progress
-from tapedebug._progress import GONE, OutOfTime, Progress, find_display
+from tapedebug._progress import GONE, OutOfTime, Progress, cancelled_by, find_display
 from tests.diagnose.test_diagnosis import recorded
 
 
@@ -253,3 +254,26 @@ def test_checks_of_two_python_threads_that_overlap_give_the_threads_back() -> No
     assert blas_threads() == {1}
     second.__exit__(None, None, None)
     assert blas_threads() == {2}
+
+
+def test_an_event_ends_the_work_of_its_thread_once() -> None:
+    event = threading.Event()
+    with cancelled_by(event), Progress(False) as pace:
+        pace.pulse()
+        event.set()
+        with pytest.raises(KeyboardInterrupt):
+            pace.begin("a step")
+        pace.pulse()  # what was found is reported
+        ended: list[str] = []
+
+        def elsewhere() -> None:
+            with Progress(False) as other:
+                other.pulse()
+            ended.append("to its end")
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert ended == ["to its end"]
+    with Progress(False) as later:
+        later.pulse()

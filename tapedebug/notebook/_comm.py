@@ -15,7 +15,8 @@ from uuid import uuid4
 
 from tapedebug import _shell
 from tapedebug._errors import TapedebugError, TapeError
-from tapedebug.diagnose import diagnose
+from tapedebug._progress import cancelled_by
+from tapedebug.diagnose import Diagnosis, diagnose
 from tapedebug.notebook._cell_marks import cell_marks
 from tapedebug.notebook._update_pace import UpdatePace
 from tapedebug.notebook.display import write_report
@@ -44,6 +45,9 @@ TARGET = "tapedebug"
 
 PROCESS = uuid4().hex
 """Id of this kernel process, which changes with a restart while the kernel id stays the same."""
+
+_DIAGNOSES: dict[int, list[threading.Event]] = {}
+"""For each tape that is diagnosed on request, of any front end, the events that cancel its diagnoses."""
 
 
 def register() -> None:
@@ -169,7 +173,12 @@ class Connection:
         runner.start(check_mask(question.get("mask", []), runner.subject.source))
 
     def _cancel(self, question: dict[str, Any]) -> None:
-        self._runner(question).cancel()
+        """Cancel the diagnosis of a tape, else its checks."""
+        diagnoses = list(_DIAGNOSES.get(question.get("tape", -1), ()))
+        for event in diagnoses:
+            event.set()
+        if not diagnoses:
+            self._runner(question).cancel()
 
     def _export(self, question: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         runner = self._runner(question)
@@ -179,27 +188,51 @@ class Connection:
         return "done", {"message": f"Report written to {target}"}
 
     def _diagnose(self, question: dict[str, Any], request: int | None) -> None:
-        """Diagnose a tape in a thread; send its row with the findings so far, and then the list of tapes."""
+        """Diagnose a tape in a thread; send its row with the findings so far, and then the list of tapes.
+
+        A diagnosis that is cancelled leaves what it has found.
+        """
         tape = find_tape(question.get("tape"))
+        cancel = threading.Event()
+        _DIAGNOSES.setdefault(tape.id, []).append(cancel)
 
         def work() -> None:
             try:
-                with execution_lock.for_check(lambda: None, f"the diagnosis of tape {tape.id}"):
-                    with row_follows(tape) as take, self._trace_follows(tape) as show_trace:
-
-                        def show(trace: Trace) -> None:
-                            take(trace)
-                            self._say("row", row=row_of(tape))
-                            show_trace(trace)
-
-                        found = _shell.in_namespace(
-                            lambda: diagnose(tape, progress=False, so_far=UpdatePace(show))
-                        )
-                        remember(tape, found)
+                lock = execution_lock.for_check(
+                    cancel.set, f"the diagnosis of tape {tape.id}", cancelled=cancel.is_set
+                )
+                with lock as acquired, cancelled_by(cancel):
+                    if acquired:
+                        run()
                     rows = tape_rows()
                 self._say("tapes", request=request, tapes=rows)
             except Exception as error:
                 self._say("error", request=request, message=describe(error))
+            finally:
+                _DIAGNOSES[tape.id].remove(cancel)
+
+        def run() -> None:
+            last: list[Trace] = []
+            with row_follows(tape) as take, self._trace_follows(tape) as show_trace:
+
+                def show(trace: Trace) -> None:
+                    take(trace)
+                    self._say("row", row=row_of(tape))
+                    show_trace(trace)
+
+                pace = UpdatePace(show)
+
+                def follow(trace: Trace) -> None:
+                    last[:] = [trace]
+                    pace(trace)
+
+                try:
+                    found = _shell.in_namespace(lambda: diagnose(tape, progress=False, so_far=follow))
+                except KeyboardInterrupt:
+                    if not last or last[0].verdict == "NOT CHECKED":
+                        return
+                    found = Diagnosis(last[0].verdict, last[0].coverage, last[0].findings, last[0])
+                remember(tape, found)
 
         threading.Thread(target=work, name="tapedebug diagnosis", daemon=True).start()
 

@@ -185,7 +185,7 @@ test("while a tape is diagnosed, its row shows the verdict and how many rules ar
   await row.getByRole("button", { name: "Diagnose", exact: true }).click();
   await row.locator(".td-side-doing", { hasText: /^… diagnosing, \d+ rules left$/ }).waitFor();
   await row.getByText("✕ gradient WRONG").waitFor();
-  assert.ok(await row.getByRole("button", { name: "Diagnosing …" }).isDisabled());
+  assert.equal(await row.getByRole("button", { name: "Diagnose" }).count(), 0);
   await row.locator("[data-tape]").click();
   const tab = page.locator(".td-tab .tapedebug").last();
   await tab.locator(".td-badge", { hasText: "gradient WRONG" }).waitFor();
@@ -197,6 +197,13 @@ test("while a tape is diagnosed, its row shows the verdict and how many rules ar
   await row.getByRole("button", { name: "Diagnose again" }).waitFor();
   await row.locator(".td-side-badge.td-error").waitFor();
   assert.equal(await row.locator(".td-side-doing").count(), 0);
+  await row.getByRole("button", { name: "Diagnose again" }).click();
+  await row.locator(".td-side-doing", { hasText: /^… diagnosing, \d+ rules left$/ }).waitFor();
+  await screenshot(page, "sidebar-cancel");
+  await row.getByRole("button", { name: "Cancel diagnosis" }).click();
+  await row.getByRole("button", { name: "Diagnose again" }).waitFor();
+  assert.equal(await row.locator(".td-side-doing").count(), 0);
+  await row.getByText("✕ gradient WRONG").waitFor();
 });
 
 test("it follows the notebook in front, and a console", async () => {

@@ -317,6 +317,45 @@ def test_a_row_has_what_its_diagnosis_has_found_so_far(channel, wrong, monkeypat
     assert not row["diagnosing"] and row["rulesLeft"] is None and row["findings"]["error"] == 1
 
 
+def test_a_diagnosis_can_be_cancelled_and_leaves_what_it_found(channel, wrong, monkeypatch):
+    tape, _, _ = wrong
+    channel.ask(type="trace", tape=tape.id)
+    with monkeypatch.context() as patch:
+        sent = diagnosed(channel, tape, lambda: channel.ask(type="cancel", tape=tape.id), patch)
+    [answer] = [message for message in sent if message.get("request") == -1]
+    [row] = [row for row in answer["tapes"] if row["tape"] == tape.id]
+    assert (row["verdict"], row["findings"]["error"], row["partial"]) == ("WRONG", 1, True)
+    assert not row["diagnosing"]
+    head = channel.ask(type="trace", tape=tape.id)["head"]
+    assert "interrupted, and not looked for: wrong-adjoint" in head["coverage"]["notes"]
+    sent = diagnosed(channel, tape, lambda: None, monkeypatch)
+    [answer] = [message for message in sent if message.get("request") == -1]
+    [row] = [row for row in answer["tapes"] if row["tape"] == tape.id]
+    assert not row["partial"], "the next diagnosis is not cancelled"
+
+
+def test_a_diagnosis_that_is_cancelled_while_it_waits_changes_nothing(channel, wrong):
+    tape, _, _ = wrong
+    before = channel.ask(type="list")["tapes"]
+    with execution_lock.between_cells():  # the diagnosis waits, as for a cell
+        channel.hear({"content": {"data": {"type": "diagnose", "tape": tape.id, "request": -1}}})
+        assert channel.ask(type="cancel", tape=tape.id) == {"type": "done"}
+        until = time.monotonic() + 30
+        while not any(message.get("request") == -1 for message in channel.sent):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    [answer] = [message for message in channel.sent if message.get("request") == -1]
+    assert answer["type"] == "tapes" and answer["tapes"] == before
+
+
+def test_interrupting_a_cell_that_waits_for_a_diagnosis_cancels_it(channel, wrong, monkeypatch):
+    tape, _, _ = wrong
+    sent = diagnosed(channel, tape, lambda: [cancel() for cancel in execution_lock._cancellers], monkeypatch)
+    [answer] = [message for message in sent if message.get("request") == -1]
+    [row] = [row for row in answer["tapes"] if row["tape"] == tape.id]
+    assert (row["verdict"], row["partial"]) == ("WRONG", True)
+
+
 def diagnosed(channel, tape, during, monkeypatch):
     """Diagnose a tape on request, call `during` before a rule, and return what was sent from then on."""
     monkeypatch.setattr(_update_pace, "BETWEEN_UPDATES", 0.0)

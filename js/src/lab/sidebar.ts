@@ -237,7 +237,10 @@ class SideBar extends Widget {
     };
     const box = element("div", "td-side-actions");
     box.append(make("open", "Open", `Open the debugger on ${title(row)}`, () => this.open(tape), session.busy));
-    if (this.progress.has(tape)) {
+    if (busy) {
+      const hint = "Stop the diagnosis; what it has found so far stays";
+      box.append(make("cancel", "Cancel diagnosis", hint, () => session.ask({ type: "cancel", tape })));
+    } else if (this.progress.has(tape)) {
       box.append(
         make("cancel", "Cancel checks", "Stop the checks after the current pair", () =>
           session.ask({ type: "cancel", tape }),
@@ -246,8 +249,8 @@ class SideBar extends Widget {
     } else {
       const again = row.findings === null ? "Diagnose" : "Diagnose again";
       const hint = "Check the gradient of this tape end to end, and list what is wrong with it";
-      const off = busy || row.recording || row.launches === 0;
-      box.append(make("diagnose", busy ? "Diagnosing …" : again, hint, () => this.diagnose(tape), off));
+      const off = row.recording || row.launches === 0;
+      box.append(make("diagnose", again, hint, () => this.diagnose(tape), off));
     }
     box.append(
       make(
