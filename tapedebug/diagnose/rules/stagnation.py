@@ -19,6 +19,7 @@ from tapedebug._dataclass import dataclass
 from tapedebug._errors import TapeError
 from tapedebug._even_sample import evenly_spread
 from tapedebug._float_types import is_float
+from tapedebug.autograd.subjects.long_vectors import blocks
 from tapedebug.autograd.thresholds import (
     ADDITION_LOST,
     ADDITION_LOST_UNITS,
@@ -159,19 +160,37 @@ def _suspects(context: RuleContext, replay: Replay, sums: Sequence[Sum]) -> list
     found: list[Sum] = []
     with _forward_only(replay) as (single, double):
         for index in sorted(wanted):
+            unknown = [each for each in wanted[index] if each not in found]
+            if not unknown:
+                continue
             single.forward(start=single.position, stop=index)
-            for each, (before, added, exact) in zip(
-                wanted[index], _additions(replay.records[index], single, double, wanted[index]), strict=True
-            ):
-                short = (exact != 0) & (np.abs(added) <= (1 - ADDITION_LOST) * np.abs(exact))
-                if each in found or not short.any():
-                    continue
-                atomic = _is_atomic(context, index, each.param)
-                threads = math.prod(replay.records[index].dim) if atomic else 1
-                unit = _unit(before[short], added[short])
-                if bool((np.abs(exact[short]) / threads < ADDITION_SMALL * unit).any()):
-                    found.append(each)
+            found += [
+                each
+                for each, change in zip(
+                    unknown, _additions(replay.records[index], single, double, unknown), strict=True
+                )
+                if _loses(change, replay.records[index].dim if _is_atomic(context, index, each.param) else ())
+            ]
     return found
+
+
+def _loses(change: Change, dim: Sequence[int]) -> bool:
+    """Return True if additions to an element are lost that are small beside it.
+
+    Args:
+        change: A launch's additions.
+        dim: The launch's threads where each may have added to an element.
+    """
+    threads = math.prod(dim)
+    for block in change.blocks():
+        before, added, exact = block.before, block.added, block.exact
+        short = np.abs(added) <= (1 - ADDITION_LOST) * np.abs(exact)
+        short &= exact != 0
+        if short.any():
+            unit = _unit(before[short], added[short])
+            if bool((np.abs(exact[short]) / threads < ADDITION_SMALL * unit).any()):
+                return True
+    return False
 
 
 @contextmanager
@@ -183,27 +202,50 @@ def _forward_only(replay: Replay) -> Iterator[tuple[TapeReplay, TapeReplay]]:
         yield single, double.forward(stop=0)
 
 
+@dataclass(slots=True)
+class Change:
+    """The values of an array before a launch, after it, and after the same launch in float64."""
+
+    before: Values
+    after: Values
+    wide: Values
+
+    @property
+    def added(self) -> Values:
+        """The amounts added, in float64."""
+        return self.after.astype(np.float64) - self.before
+
+    @property
+    def exact(self) -> Values:
+        """The amounts that float64 adds."""
+        found: Values = self.wide - self.before
+        return found
+
+    def blocks(self) -> Iterator[Change]:
+        """Yield the elements in blocks, whose amounts stay in the processor's caches."""
+        before, after, wide = self.before.ravel(), self.after.ravel(), self.wide.ravel()
+        for at in blocks(before.size):
+            yield Change(before[at], after[at], wide[at])
+
+
 def _additions(
     record: Operation, single: TapeReplay, double: TapeReplay, sums: Sequence[Sum]
-) -> list[tuple[Values, Values, Values]]:
-    """Run a launch, then again in float64 from the same values.
-
-    Returns:
-        For each sum its value before, the amount added, and the amount added in float64.
-    """
+) -> list[Change]:
+    """Run a launch, then again in float64 from the same values, and return what it does to each sum."""
     # All that the launch accesses is set: what others compute in float64 is of no use.
     skipped = range(double.position, record.index)
     double.forward(start=double.position, stop=record.index, skip=skipped)
-    for p in record.touched:
-        double.set(record.args[p], single.values(record.args[p]))
-    before = [single.values(record.args[each.before]) for each in sums]
+    before = {p: single.values(record.args[p]) for p in record.touched}
+    for p, values in before.items():
+        double.set(record.args[p], values)
     single.forward(start=record.index, stop=record.index + 1)
     double.forward(start=record.index, stop=record.index + 1)
-    found = []
-    for each, old in zip(sums, before, strict=True):
-        a, start = record.args[each.param], old.astype(np.float64)
-        found.append((old, single.values(a).astype(np.float64) - start, double.values(a) - start))
-    return found
+    after: dict[int, tuple[Values, Values]] = {}
+    for each in sums:
+        if each.param not in after:
+            a = record.args[each.param]
+            after[each.param] = single.values(a), double.values(a)
+    return [Change(before[each.before], *after[each.param]) for each in sums]
 
 
 def _unit(before: Values, added: Values) -> Values:
@@ -222,7 +264,8 @@ def _total(replay: Replay, each: Sum) -> Total | None:
     with _forward_only(replay) as (single, double):
         for index in each.launches:
             single.forward(start=single.position, stop=index)
-            [(before, added, exact)] = _additions(replay.records[index], single, double, [each])
+            [change] = _additions(replay.records[index], single, double, [each])
+            before, added, exact = change.before, change.added, change.exact
             unit = _unit(before, added)
             if total is None:
                 total = Total(before.dtype, added, exact, unit)
@@ -249,10 +292,10 @@ def _loss_kept(replay: Replay, each: Sum) -> float:
                 for p in record.written:
                     kept.pop(numbers[record.args[p]], None)
                 continue
-            [(before, _, exact)] = _additions(record, single, double, [each])
+            [change] = _additions(record, single, double, [each])
             source, target = (numbers[record.args[p]] for p in (each.before, each.param))
-            right = before.astype(np.float64) + exact + kept.get(source, 0.0)
-            rounded = right.astype(before.dtype)
+            right = change.before.astype(np.float64) + change.exact + kept.get(source, 0.0)
+            rounded = right.astype(change.before.dtype)
             single.set(record.args[each.param], rounded)
             kept[target] = right - rounded
         return _loss(replay, single)
