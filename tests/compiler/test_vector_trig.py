@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tapedebug.compiler import backend
 from tapedebug.compiler.llvm.machine import vector_bits
 from tapedebug.compiler.llvm.simd.vector_calls import Vectors
 from tapedebug.compiler.variant import Variant
-from tapedebug.lang.rules._vector_functions import LARGEST, sine
+from tapedebug.lang.rules._vector_functions import LARGEST, TABLED, _tables, sine
 from tests.compiler.harness import run
 from tests.compiler.simd_comparison import scalar_functions
 
@@ -80,6 +81,33 @@ def test_they_do_not_depend_on_their_neighbours(bits: int, kernel: Any, true: Ca
     rest = np.arange(x.size) % 5 != 0
     np.testing.assert_array_equal(beside[rest], alone[rest])
     np.testing.assert_array_equal(np.isnan(beside), np.isinf(mixed) | np.isnan(mixed))
+
+
+@pytest.mark.parametrize(("kernel", "true"), BOTH)
+def test_small_ones_do_not_depend_on_larger_neighbours(
+    bits: int, kernel: Any, true: Callable[..., Any]
+) -> None:
+    """Multiples of pi are looked up for all small numbers, whatever they stand beside."""
+    x = np.random.default_rng(2).uniform(-1.2 * TABLED, 1.2 * TABLED, 40_000).astype(np.float32)
+    x[:2000] = (np.arange(-1000, 1000) % 14 - 7) * (np.pi / 2)
+    alone = found(kernel, np.sort(x))[np.argsort(np.argsort(x))]  # in most blocks, all are small or all large
+    np.testing.assert_array_equal(found(kernel, x), alone)
+    mixed = x.copy()
+    mixed[::7] = np.resize(np.array([22.0, -500.0, 9999.0, 2e4, np.inf], np.float32), mixed[::7].shape)
+    rest = np.arange(x.size) % 7 != 0
+    np.testing.assert_array_equal(found(kernel, mixed)[rest], alone[rest])
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_tables_hold_the_multiples_of_pi(half: bool) -> None:
+    """Each is the sum of two numbers, of which the second is the nearest to what the first leaves."""
+    pi = Fraction("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
+    high, low = _tables(half=half)
+    for turns, one, other in zip([*range(8), *range(-8, 0)], high, low, strict=True):
+        assert one == np.float32(one) and other == np.float32(other)
+        left = (turns - Fraction(half, 2)) * pi - Fraction(one)
+        assert abs(left) <= abs(Fraction(float(np.spacing(np.float32(one))))) / 2 or one == 0
+        assert abs(Fraction(other) - left) <= abs(left) / 2**24
 
 
 def test_zeros_keep_their_sign_and_the_smallest_numbers_their_value(bits: int) -> None:
