@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.compiler.llvm import machine
+from tapedebug.compiler.llvm import machine, outline
 
 
 class Module:
@@ -93,6 +93,41 @@ done:
 }
 declare double @llvm.sqrt.f64(double)
 """
+
+
+@pytest.mark.parametrize(("loops", "vectorised"), [(7, True), (8, False)])
+def test_components_of_kernels_with_many_loops_are_not_vectorised(
+    loops: int, vectorised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM's search for them takes a tenth of a second for each loop."""
+    asked = []
+    monkeypatch.setattr(machine, "_optimize", lambda module, **options: asked.append(options["components"]))
+    blocks = [
+        f"loop{n}:\n  br i1 %go, label %loop{n}, label %end{n}\nend{n}:\n  br label %loop{n + 1}"
+        for n in range(loops)
+    ]
+    body = "\n".join(
+        ["define void @f(i1 %go) {", "  br label %loop0", *blocks, f"loop{loops}:", "  ret void"]
+    )
+    machine.object_code(body + "\n}\n")
+    assert asked == [vectorised]
+
+
+@pytest.mark.parametrize(("longer", "level"), [(0, 3), (1, 1)])
+def test_machine_code_of_long_functions_is_scheduled_once(
+    longer: int, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM schedules again after it has allocated registers, from level 2 on."""
+    levels = []
+    original = machine.target_machine
+
+    def target(level: int = machine.FULL) -> Any:
+        levels.append(level)
+        return original(level)
+
+    monkeypatch.setattr(machine, "target_machine", target)
+    machine.object_code(LOOP + "\n" * (outline.LONG + longer - LOOP.count("\n")))
+    assert levels[-1] == level and set(levels[:-1]) == {3}
 
 
 def test_loops_of_long_kernels_are_not_unrolled() -> None:

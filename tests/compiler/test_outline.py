@@ -16,7 +16,7 @@ from tapedebug.compiler import backend, objects
 from tapedebug.compiler.llvm import machine, outline
 from tapedebug.compiler.llvm.chains import blocks_of, targets
 from tapedebug.compiler.llvm.instruction_types import UnknownType, size_of, type_of
-from tapedebug.compiler.llvm.outline import has_many_loops, split_long_functions
+from tapedebug.compiler.llvm.outline import has_loops, split_long_functions
 from tapedebug.compiler.llvm.simd import vectorize
 from tests.benchmarks.compile_growth import loops as looping
 from tests.benchmarks.compile_times import ARRAYS, body
@@ -272,9 +272,10 @@ def test_kernels_with_few_loops_are_optimized_whole() -> None:
     loop = "define void @f() {{\n{}\n}}"
     blocks = "a{0}:\n  br i1 %c, label %a{0}, label %b{0}\nb{0}:\n  br label %c{0}\nc{0}:"
     body = [blocks.format(n) for n in range(outline.LOOPS)]
-    assert has_many_loops(loop.format("\n".join(body)))
-    assert not has_many_loops(loop.format("\n".join(body[1:])))
-    assert not has_many_loops("\n".join(loop.format("\n".join(body[n:][:9])) for n in (0, 5)))
+    assert has_loops(loop.format("\n".join(body)), outline.LOOPS)
+    assert not has_loops(loop.format("\n".join(body[1:])), outline.LOOPS)
+    halves = "\n".join(loop.format("\n".join(body[n:][:9])) for n in (0, 5))
+    assert not has_loops(halves, outline.LOOPS)
 
 
 def lengths_of(assembly: str) -> list[int]:

@@ -14,8 +14,15 @@ grows with the square of the lines, and is some three seconds there."""
 UNROLLED = 6000
 """Lines of assembly up to which loops in kernels are unrolled. The time that LLVM takes for that grows with
 the square of their number (15 s for the adjoint of 130 loops), and long kernels run no slower without."""
+COMPONENT_LOOPS = 8
+"""Loops of a function from which on components side by side are not vectorised. LLVM's search from the
+values that each loop carries takes up to 0.1 s a loop, and code that it made ran no faster, or 7 % slower."""
 FULL = 3
 """LLVM's highest level of optimization."""
+LONG_CODE = 1
+"""Level at which machine code of long functions is generated, after optimization at the full level. LLVM then
+does not schedule instructions a second time, after it has allocated registers, which takes up to a third of
+the time of code generation, and duplicates fewer blocks. Such programs run as fast."""
 
 
 @cache
@@ -81,10 +88,11 @@ def object_code(
     lines = sum(text.count("\n") for text in assembly)
     vectorised = vectorise and lines <= VECTORISED
     loops = vectorised and searchable and not lanes
+    components = vectorised and not any(outline.has_loops(text, COMPONENT_LOOPS) for text in assembly)
     unrolled = lines <= UNROLLED
-    module = _optimized(assembly, loops=loops, components=vectorised, unrolled=unrolled, level=level)
+    module = _optimized(assembly, loops=loops, components=components, unrolled=unrolled, level=level)
     if lines > outline.LONG and level:
-        module = _split(module)
+        module, level = _split(module), LONG_CODE
     return bytes(target_machine(level).emit_object(module))
 
 
@@ -165,7 +173,7 @@ def _optimized(
     for thing in (*module.functions, *module.global_variables) if keep else ():
         if not thing.is_declaration and thing.name != keep:
             thing.linkage = "internal"
-    if level and not unrolled and any(map(outline.has_many_loops, assembly)):
+    if level and not unrolled and any(outline.has_loops(text, outline.LOOPS) for text in assembly):
         module = _split_before(module)
     _optimize(module, loops=loops, components=components, unrolled=unrolled, level=level)
     if components and level:

@@ -86,8 +86,8 @@ class _Frame:
         self._free.setdefault(size_of(slot.type), []).append(slot.offset)
 
 
-def has_many_loops(assembly: str) -> bool:
-    """True if a function of a module is to be split before it is optimized."""
+def has_loops(assembly: str, count: int) -> bool:
+    """True if a function of a module has at least so many loops."""
     passed: set[str] = set()
     loops = 0
     for match in BRANCH.finditer(assembly):
@@ -98,7 +98,7 @@ def has_many_loops(assembly: str) -> bool:
             passed.add(match["at"])
         else:
             loops += match["to"] in passed
-            if loops == LOOPS:
+            if loops == count:
                 return True
     return False
 
