@@ -12,6 +12,8 @@ Whether threads may run in lockstep is for `passes.memory_regions` to say.
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Iterable
 
 from tapedebug._syntax import parsed
 from tapedebug.compiler.generated_source import SimdLoop
@@ -79,6 +81,13 @@ class _Vectorizer(VectorMemory):
 
     attributes = f"nounwind {ALIGNED_STACK}"
 
+    def __init__(self, symbol: str, names: LoopNames, bits: int, *, math: bool, leaves: bool = False) -> None:
+        super().__init__(symbol, names, bits, math=math, leaves=leaves)
+        self.set: dict[str, None] = {}
+        """Variables that the block of threads has set so far."""
+        self._outermost = False
+        """True between statements that are in no branch or loop of the block of threads."""
+
     # Statements
 
     def _suite(self, body: list[ast.stmt]) -> None:
@@ -91,7 +100,24 @@ class _Vectorizer(VectorMemory):
     def _statement(self, node: ast.stmt) -> None:
         if not self._inside:
             super()._statement(node)
-            return
+        elif not self._outermost:
+            self._lanes_statement(node)
+        else:
+            at, before = len(self.lines), len(self.set)
+            self._outermost = False
+            self._lanes_statement(node)
+            self._outermost = True
+            if not isinstance(node, ast.Assign):
+                # Branches and loops may not be entered. Zeros at the start of the function would do as well,
+                # but LLVM's time for a variable grows with the distance to them.
+                self.lines[at:at] = self._zeros(itertools.islice(self.set, before, None))
+
+    def _zeros(self, names: Iterable[str]) -> list[str]:
+        """Return the lines that set variables to zero."""
+        slots = (self.slots[name] for name in names)
+        return [f"  store {self._type(kind)} zeroinitializer, ptr {slot}" for kind, slot in slots]
+
+    def _lanes_statement(self, node: ast.stmt) -> None:
         match node:
             case ast.AugAssign(target=ast.Subscript() as target, op=ast.Add()):
                 self._store_element(node, target, self._expression(node.value), adds=True)
@@ -129,7 +155,9 @@ class _Vectorizer(VectorMemory):
         elif value[0][0] == "~":
             raise TranslationError(f"`{name}` differs between lanes", node)
         if name not in self.slots:
-            self._slot(name, value[0])
+            self.slots[name] = value[0], f"%{name}.slot"
+            self.head.append(f"  %{name}.slot = alloca {self._type(value[0])}")
+        self.set[name] = None
         kind, slot = self.slots[name]
         if kind != value[0]:
             raise TranslationError(f"`{name}` is {kind}; got {value[0]}", node)
@@ -139,11 +167,6 @@ class _Vectorizer(VectorMemory):
             text = f"select {self._all_lanes()} {self.mask}, {of} {register}, {of} {old}"
             register = self._value("", text)[1]
         self._write(f"store {of} {register}, ptr {slot}")
-
-    def _slot(self, name: str, kind: str) -> None:
-        self.slots[name] = kind, f"%{name}.slot"
-        self.head.append(f"  %{name}.slot = alloca {self._type(kind)}")
-        self.head.append(f"  store {self._type(kind)} zeroinitializer, ptr %{name}.slot")
 
     # Threads
 
@@ -219,7 +242,10 @@ class _Vectorizer(VectorMemory):
             self.mask = self._value("~b1", f"icmp slt {of} {threads[1]}, {limit}")[1]
         self.values[self.names.loop] = threads
         self.changed = False
+        self.set.clear()
+        self._outermost = True
         self._suite(node.body)
+        self._outermost = False
         del self.values[self.names.loop]
         self.mask = None
 
@@ -250,8 +276,7 @@ class _Vectorizer(VectorMemory):
                 self._where(no, node.orelse)
         self.mask = outer
         # Variables of a branch that no lane takes must not keep values of another block of threads.
-        born = [self.slots[name] for name in sorted(self.names.born(node)) if name in self.slots]
-        self.lines[at:at] = [f"  store {self._type(kind)} zeroinitializer, ptr {slot}" for kind, slot in born]
+        self.lines[at:at] = self._zeros(sorted(self.names.born(node) & self.slots.keys()))
 
     def _end_where(self, node: ast.If, condition: Operand) -> None:
         """End the function where a condition holds in any lane that runs."""
