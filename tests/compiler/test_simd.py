@@ -667,3 +667,32 @@ def test_settings_turn_lanes_off() -> None:
     assert wave.forward(lanes=True) is plain
     wp.config.lanes, wp.config.compiler = True, "numba"
     assert wave.forward(lanes=True) is wave.forward()
+
+
+@wp.kernel
+def several_loops(x: wp.array(dtype=float), n: wp.array(dtype=int), y: wp.array(dtype=float)):
+    i = wp.tid()
+    s = float(0.0)
+    if x[i] > 0.5:
+        t = x[i]
+        for _ in range(n[i]):
+            t = t * 0.5 + 1.0
+        s = s + t
+    for _ in range(n[0]):
+        u = x[i] + s
+        u = u * u
+        s = s + u
+    y[i] = s
+
+
+def test_variables_are_zero_where_a_branch_or_loop_first_sets_them() -> None:
+    """At the start of the function, LLVM's time for them would grow with the square of the loops."""
+    text = several_loops._text(Variant("forward", lanes=True))
+    assert text.lanes is not None
+    start, body = translator.vectorize(text.code, "f", text.lanes).split("br i1", 1)
+    assert start.count(".slot = alloca") > 2
+    assert "zeroinitializer, ptr" not in start
+    zeros = re.findall(r"store <\d+ x float> zeroinitializer, ptr (%\S+\.slot)", body)
+    assert len(set(zeros)) > 1
+    values = np.array([0.2, 0.9, 0.7] * 7), np.array([2, 0, 3] * 7), np.zeros(21)
+    compare(several_loops, 21, list(values))

@@ -21,8 +21,8 @@ FULL = 3
 """LLVM's highest level of optimization."""
 LONG_CODE = 1
 """Level at which machine code of long functions is generated, after optimization at the full level. LLVM then
-does not schedule instructions a second time, after it has allocated registers, which takes up to a third of
-the time of code generation, and duplicates fewer blocks. Such programs run as fast."""
+does not schedule instructions a second time, after it has allocated registers, which takes a tenth to
+half of the time of code generation, and duplicates fewer blocks. Such programs run as fast."""
 
 
 @cache
