@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 LAUNCHES = 3
 """Launches of a kernel that are examined: the first, the last, and one in between."""
 KERNELS = 12
-PER_THREAD = 4e-3
-"""Seconds that following a thread and its calls takes."""
+PER_THREAD = 6e-3
+"""Seconds that following a thread and its calls takes; a loop of a few rounds takes four times as long."""
 SUSPECTS = 6
 """Wrong entries of an input whose threads are followed, in addition to some of each launch."""
 
