@@ -22,7 +22,6 @@ from tapedebug.runtime.launch.plan import NOTHING, LaunchPlan, Runner
 from tapedebug.runtime.launch.python_operation import reverse_python
 from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.array import array
-from tapedebug.runtime.memory.block_allocator import memory
 from tapedebug.runtime.memory.buffer import ALIGNMENT, Bytes
 from tapedebug.runtime.parallel import parallel_memcpy
 from tapedebug.runtime.parallel.parallel_entry import sized
@@ -381,7 +380,7 @@ class ArgumentTable:
             sum([_aligned(self.space.inplace_save(r, s).nbytes) for s in r.inplace_saves])
             for r in self.in_place
         ]
-        self.scratch = memory(max(sizes))
+        self.scratch = np.empty(max(sizes), np.uint8)
         return address_of(self.scratch)
 
     @property
