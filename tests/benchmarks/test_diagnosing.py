@@ -63,3 +63,11 @@ def test_a_table_tells_time_and_memory_beside_those_of_the_tape() -> None:
     assert goals[2] == (
         "| seconds until the verdict, tapes of at most 0.1 s: worst (10 × 100) | 0.50 | ≤ 1 | holds |"
     )
+
+
+def test_a_diagnosis_takes_at_most_three_times_the_memory_of_its_tape() -> None:
+    """Launches of 10⁵ elements: the largest ratio of all tapes in the table."""
+    least = diagnosing.in_process(*diagnosing.LEAST_TAPE[::-1], memory=True)
+    found = diagnosing.in_process(100_000, 10, memory=True)
+    any_takes = least["memory"] - least["tape_memory"]
+    assert (found["memory"] - any_takes) / found["tape_memory"] <= diagnosing.PEAK_RATIO
