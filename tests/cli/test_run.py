@@ -612,14 +612,8 @@ stream.write("program")
 atexit.register(lambda: print("at exit", in_cycle.name))
 def uses(): return alone, in_cycle, stream
 """
-    path = tmp_path / "program.py"
-    path.write_text(HEAD + program, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "tapedebug", "run", str(path)],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("at exit", "finalized"))]
+    output = _output_of_process(program, tmp_path)
+    lines = [line for line in output.splitlines() if line.startswith(("at exit", "finalized"))]
     assert lines[0] == "at exit in a cycle"
     assert sorted(lines[1:]) == ["finalized alone", "finalized in a cycle"]
     assert (tmp_path / "of_program.txt").read_text(encoding="utf-8") == "program"
@@ -638,10 +632,16 @@ def work():
 known = [1]
 threading.Thread(target=work, daemon=True).start()
 """
-    path = tmp_path / "program.py"
+    _output_of_process(program, tmp_path)
+
+
+def _output_of_process(program: str, folder: Path) -> str:
+    """Return what `tapedebug run` of a program prints in a process of its own, which succeeds."""
+    path = folder / "program.py"
     path.write_text(HEAD + program, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "tapedebug", "run", str(path)],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
+        cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout

@@ -210,8 +210,8 @@ def probe_input(
         along = {port: direction}
         noise = 0.0 if program.is_narrow else gradients.noise(along)
         try:
-            bent = brief and flat is None and any(probe.verdict == "KINK" for probe in probes)
-            found, start = measured(program, along, probe, rtol, noise, checkpoint, is_bent=bent)
+            kinked = brief and flat is None and any(probe.verdict == "KINK" for probe in probes)
+            found, start = measured(program, along, probe, rtol, noise, checkpoint, has_kink=kinked)
         except OutOfTime:
             if not probes:
                 raise
@@ -235,7 +235,7 @@ def measured(
     noise: float,
     checkpoint: Checkpoint | None,
     *,
-    is_bent: bool = False,
+    has_kink: bool = False,
 ) -> tuple[Probe, DerivativeEstimate]:
     """Take the difference of the loss along a direction of one input, or of several.
 
@@ -247,7 +247,7 @@ def measured(
         noise: The change of the gradient along them by one float32 rounding of the inputs; 0 if it is to be
             measured only where the two disagree. Not used if the loss along them is rounded to float32.
         checkpoint: Called before each evaluation.
-        is_bent: The loss is known to have a kink in this input: two steps suffice to show one here.
+        has_kink: The loss is known to have a kink in this input: two steps suffice to show one here.
 
     Returns:
         The probe with its difference, not yet judged, and the difference.
@@ -282,7 +282,7 @@ def measured(
         magnitude=1.0,
         enough=_fine_for(fine, size),
         max_steps=steps,
-        is_kink=(lambda left, right: abs(right - left) > allowed_for(left, right)) if is_bent else None,
+        is_kink=(lambda left, right: abs(right - left) > allowed_for(left, right)) if has_kink else None,
     )
     fd, bar = float(slope_found.value[0]), float(slope_found.bar[0])
     allowed = allowed_for(fd)
