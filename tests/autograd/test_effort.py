@@ -60,8 +60,10 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every tape counts as too slow to displace each input by itself."""
+    """Every tape counts as too slow to displace each input by itself, however busy the machine is."""
     monkeypatch.setattr(effort, "PATIENCE", 0.0)
+    monkeypatch.setattr(effort, "SLOWEST", float("inf"))
+    monkeypatch.setattr(effort, "OVERDRAWN", float("inf"))
 
 
 def test_inputs_of_a_slow_tape_are_displaced_together(losses: list[bool], slow: None) -> None:
