@@ -19,7 +19,7 @@ from tests.benchmarks.engines import ALONE, JAX, OURS, PEERS, WARP
 from tests.benchmarks.figures import Figure, Figures, Found, compared
 from tests.benchmarks.goals import best_by_hand, outcomes, ratios, rows
 from tests.benchmarks.suite import NAMES, SIZES, Options, measure
-from tests.benchmarks.timing import columns, duration, load, machine
+from tests.benchmarks.timing import columns, duration, load, machine, most_rounds
 
 
 def table(figures: Figures) -> str:
@@ -80,7 +80,9 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME",
                         help=f"some of: {', '.join(NAMES)}")  # fmt: skip
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="at least; more until no minimum falls any more"
+    )
     parser.add_argument("--threads", type=int, help="config.num_threads of ours (default: its own)")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, help="who else is measured")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
@@ -106,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(*compared(before, after), sep="\n")
         return 0
     options = parsed(arguments)
-    figures = Figures(machine(), [load()], rounds=options.rounds)
+    figures = Figures(machine(), [load()], rounds=options.rounds, most_rounds=most_rounds(options.rounds))
 
     def say(line: str) -> None:
         if sys.stderr.isatty():

@@ -50,7 +50,8 @@ class Figures:
         machine: Cores, processor, versions.
         load: At the start and at the end.
         figures: In the order in which they were measured.
-        rounds: How often everything was measured.
+        rounds: How often everything was measured, at least.
+        most_rounds: How often at most, until minima are settled; 0 in older files, of `rounds` exactly.
         notes: What else is to be said, by case: what an engine computes wrongly.
         bits: By case and size, of which parts our results depend on the number of threads or on the run.
     """
@@ -59,6 +60,7 @@ class Figures:
     load: list[str] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     rounds: int = 0
+    most_rounds: int = 0
     notes: dict[str, str] = field(default_factory=dict)
     bits: dict[str, str] = field(default_factory=dict)
 

@@ -29,9 +29,10 @@ def block(figures: Figures) -> str:
     """All tables, without the markers."""
     machine = figures.machine
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    further = f", or up to {figures.most_rounds} until no minimum falls any more" * bool(figures.most_rounds)
     message = (
         f"{machine['cores']} cores ({machine['processor']}), Python {machine['python']}, {versions}; fastest "
-        f"of {figures.rounds} rounds, engines in turns; load {figures.load[0]} at the start and "
+        f"of {figures.rounds} rounds{further}, engines in turns; load {figures.load[0]} at the start and "
         f"{figures.load[-1]} at the end (1, 5, 15 minutes)."
     )
     parts = [message, *tables(figures)]

@@ -265,6 +265,29 @@ def test_turns_alternate_and_the_first_round_is_not_kept(monkeypatch: pytest.Mon
     assert {name: len(seconds) for name, seconds in thing.seconds.items()} == {"a": 2, "b": 2}
 
 
+@pytest.mark.parametrize(
+    ("seconds", "rounds", "expected"),
+    [
+        ([1.0] * 40, 7, 7),
+        ([1.0] * 6 + [0.9] * 40, 7, 10),  # three rounds after the last that was faster
+        ([1.0 - 0.02 * number for number in range(40)], 7, 21),
+        ([1.0 - 0.02 * number for number in range(40)], 3, 3),  # so few are wanted for a quick look
+    ],
+)
+def test_rounds_follow_until_no_minimum_falls(
+    seconds: list[float], rounds: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def turn(self: Timed, engine: str, *, keep: bool = True) -> None:
+        if keep:
+            kept = self.seconds.setdefault(engine, [])
+            kept.append(seconds[len(kept)] if engine == "a" else 1.0)
+
+    monkeypatch.setattr(Timed, "turn", turn)
+    thing = Timed("c", "p", "s", {name: Run(nothing) for name in "ab"})
+    thing.in_turns(rounds)
+    assert {name: len(found) for name, found in thing.seconds.items()} == dict.fromkeys("ab", expected)
+
+
 def test_only_the_first_round_is_left_out_of_collections() -> None:
     frozen: list[int] = []
     Timed("c", "p", "s", {"a": Run(lambda: frozen.append(gc.get_freeze_count()), per=1)}).in_turns(1)

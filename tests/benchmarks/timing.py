@@ -15,6 +15,10 @@ LONGEST = 0.05
 """Seconds of a turn that hold more than one run."""
 MOST_RUNS = 40
 """In a turn."""
+STEADY, SINCE = 0.99, 3
+"""Minima are settled once none has fallen below this part of what it was so many rounds before."""
+MOST_ROUNDS = 3
+"""Times the rounds that were asked for, at most, until minima are settled."""
 SETTLE = 0.003
 """Seconds of sleep before a turn: threads of the engine before (OpenMP's, XLA's) spin for a while."""
 
@@ -82,16 +86,36 @@ class Timed:
     def in_turns(self, rounds: int) -> None:
         """Run once a round on each engine; the order of the engines alternates.
 
+        Further rounds follow until no engine's minimum falls any more (see `most_rounds`): on a shared
+        machine, a few of them may hold no quiet moment.
+
         A round before the first is not kept: it compiles and warms. What there is after it is left out of
         later garbage collections: millions of objects of compilers, which a program of one engine has not.
         """
-        for number in range(rounds + 1):
+        minima: list[dict[str, float]] = []
+        for number in range(most_rounds(rounds) + 1):
             for engine in list(self.runs)[:: 1 if number % 2 else -1]:
                 self.turn(engine, keep=number > 0)
             if not number:
                 gc.collect()
                 gc.freeze()
+                continue
+            minima.append({engine: min(self.seconds[engine]) for engine in self.runs})
+            if number >= rounds and settled(minima):
+                break
         gc.unfreeze()
+
+
+def most_rounds(rounds: int) -> int:
+    """Return the most rounds that follow if at least `rounds` are wanted; a few are for a quick look."""
+    return MOST_ROUNDS * rounds if rounds > SINCE else rounds
+
+
+def settled(minima: Sequence[dict[str, float]]) -> bool:
+    """True if no engine's minimum has fallen in the last rounds."""
+    return len(minima) > SINCE and all(
+        minima[-1][engine] >= STEADY * before for engine, before in minima[-1 - SINCE].items()
+    )
 
 
 # ------------------------------------------------------------------------------------ what is said
