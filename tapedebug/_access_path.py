@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 _START = re.compile(r"\w+")
@@ -35,35 +36,52 @@ class AccessPath(NamedTuple):
         return found
 
 
-class Container(NamedTuple):
+class Container:
     """Container of found objects, which is looked up once for all of them.
 
-    Attributes:
+    Args:
         way: The access path to it; None for the variables themselves.
-        items: The names of the objects as written, and the last steps to them.
+        names: The names of the objects as written.
+        steps: The last steps to them, all attributes or all subscripts.
     """
 
-    way: AccessPath | None
-    items: list[tuple[str, Step]]
+    __slots__ = ("_kinds", "_pick", "_steps", "_way", "names")
 
-    def follow(self, variables: dict[str, Any]) -> list[tuple[str, Any]]:
-        """Return the names, and the current values or None; no user code runs."""
-        found = variables if self.way is None else self.way.follow(variables)
-        return [(name, _inside(found, step)) for name, step in self.items]
+    def __init__(self, way: AccessPath | None, names: Sequence[str], steps: Sequence[Step]) -> None:
+        self._way, self.names, self._steps = way, names, steps
+        keys = [key for _, key in steps]
+        pick = itemgetter(*keys)
+        self._pick: Callable[[Any], tuple[Any, ...]] = pick if len(keys) > 1 else lambda of: (pick(of),)
+        self._kinds = _INDEXED if {*map(type, keys)} == {int} else _KEYED
+
+    def follow(self, variables: Mapping[str, Any]) -> Sequence[Any]:
+        """Return the current values, None where there is none any more; no user code runs."""
+        found = variables if self._way is None else self._way.follow(variables)
+        try:
+            inside = object.__getattribute__(found, "__dict__") if self._steps[0][0] else found
+            if type(inside) in self._kinds:
+                return self._pick(inside)
+        except (AttributeError, LookupError):
+            pass
+        return [_inside(found, step) for step in self._steps]
+
+
+_KEYED = frozenset({dict})
+_INDEXED = frozenset({dict, list, tuple})
+"""Classes of containers that have subscripts of integers."""
 
 
 def containers_of(ways: Iterable[AccessPath]) -> list[Container]:
     """Return the containers that access paths lead into."""
-    found: dict[Any, Container] = {}
+    found: dict[Any, tuple[AccessPath | None, list[str], list[Step]]] = {}
     for way in ways:
         *before, last = (False, way.variable), *way.steps
+        outer = AccessPath("", way.variable, tuple(before[1:])) if before else None
         # `repr`, as the keys 1 and True are equal.
-        known = found.get(repr(before))
-        if known is None:
-            outer = AccessPath("", way.variable, tuple(before[1:])) if before else None
-            known = found[repr(before)] = Container(outer, [])
-        known.items.append((way.name, last))
-    return [*found.values()]
+        _, names, steps = found.setdefault((repr(before), last[0]), (outer, [], []))
+        names.append(way.name)
+        steps.append(last)
+    return [Container(*each) for each in found.values()]
 
 
 def _inside(found: object, step: Step) -> Any:

@@ -239,5 +239,24 @@ def test_arrays_in_a_list_are_looked_for_once(count: int, monkeypatch: pytest.Mo
     again = names(taped(), *arrays)
     assert first == again == [[f"arrays[{k}]"] for k in range(count)]
     assert searched
-    # Of long lists, only the variable that holds the list is looked at.
-    assert walks == ([] if count < _names.WAYS else [["arrays"]])
+    assert not walks
+
+
+def test_a_list_that_has_changed_is_looked_for_anew() -> None:
+    arrays = [vector(1, 2) for _ in range(10)]
+
+    def taped(*others: wp.array) -> list[list[str]]:
+        held = [*others, *arrays]
+        with wp.Tape() as tape:
+            for k in range(9):
+                wp.launch(square, 2, inputs=[arrays[k], arrays[k + 1]])
+        assert held
+        return names(tape, *arrays)
+
+    for _ in range(2):
+        assert taped() == [[f"held[{k}]", f"arrays[{k}]"] for k in range(10)]
+    assert taped(vector(1, 2)) == [[f"held[{k + 1}]", f"arrays[{k}]"] for k in range(10)]
+    held = arrays[3]
+    arrays[3] = vector(1, 2)
+    assert taped() == [[f"held[{k}]", f"arrays[{k}]"] for k in range(10)]
+    assert held is not arrays[3]

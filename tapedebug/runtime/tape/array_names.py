@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
-from tapedebug._names import Sighting, look_for, written_out
+from tapedebug._names import Sighting, look_again, look_for, written_out
 from tapedebug.runtime.memory.array import array, range_key
 from tapedebug.runtime.tape.buffer_versions import RangeState
 from tapedebug.runtime.tape.tracker import Tracker
@@ -28,6 +28,14 @@ class ArrayNames:
         """Search the variables of the calling frames for the arrays of a tape."""
         if self._sightings:  # names from an earlier block come first
             self.by_range()
+        try:
+            found = look_again(array, frame, tracker.states)
+            self._sightings = self._look(tracker, frame) if found is None else found
+        except Exception:  # names are not worth an error
+            pass
+
+    def _look(self, tracker: Tracker, frame: FrameType) -> list[Sighting]:
+        """Search them as if nothing was known of an earlier search."""
         states, ledgers = tracker.states, tracker.ledgers
 
         def key(a: array) -> Any:
@@ -39,10 +47,7 @@ class ArrayNames:
         wanted: set[Any] = set(states.values())
         if tracker.has_idle:
             wanted.update(key(item.args[p]) for item in tracker.records for p in item.plan.idle)
-        try:  # noqa: SIM105  # `contextlib.suppress` takes longer
-            self._sightings = look_for(array, key, wanted, frame, states, again=True)
-        except Exception:
-            pass
+        return look_for(array, key, wanted, frame, states)
 
     def add(self, a: array, name: str) -> None:
         """Give an array a name, beside those of variables."""
