@@ -22,15 +22,27 @@ if TYPE_CHECKING:
 
     Table = np.ndarray[Any, np.dtype[np.int64]]
 
-HEAD = 4
-"""Words of a job before its calls: calls left (0), calls done (all), the packed arguments, 0. So it is before
-it begins; then the last is the call that the thread which began it has claimed, and which must wait."""
-CALL = 11
+HEAD = 6
+"""Words of a queue before its counters: calls left (0), calls done, how many calls there are, the job, its
+packed arguments (3, 4), and the call that the thread which began it has claimed, and which must wait (0).
+
+Then there are two counters for each stage: how many of its calls were claimed from the last one on, and from
+the first one on. Calls are numbered from 1; a stage is calls side by side that wait for the same ones. The
+stage with the last call is claimed first."""
+JOB = 2
+"""Words of a job before its calls: how many calls there are, and how many stages. A job does not change while
+it runs, and runs again and again: what is written and read by several processors is the queue alone."""
+CALL = 10
 """Words of a call: entry, first thread, the one after the last, its arguments (0 for the job's), how many
 calls must be done before it, memory that is zeroed first, how many bytes of it, the numbers of the last and
-the first call of its stage, and how many calls of its stage were claimed from the last one on, and from the
-first one on (in its last call). Calls are numbered from 1; a stage is calls side by side that wait for the
-same ones. The stage with the last call is claimed first."""
+the first call of its stage, and the number of that stage, from 0."""
+
+IDLE = 4
+"""Times that a helper polls for the next job, in multiples of those for which threads poll for each other.
+
+Between two long launches there may be 150 µs of Python, whose code and objects a kernel that streamed through
+the caches has evicted: a reverse pass takes so long to begin and to end. A helper that sleeps by then begins
+50 µs late, and to wake it takes the launching thread another 12."""
 
 WORK = """{pause_declared}
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
@@ -54,29 +66,32 @@ no:
   ret i1 false
 }}
 
-define internal i64 @td.work(ptr %job, i64 %resumed, i64 %spins, i1 %helps) nounwind {{
+define internal i64 @td.work(ptr %queue, i64 %resumed, i64 %spins, i1 %helps) nounwind {{
 start:
-  %done.at = getelementptr i64, ptr %job, i64 1
-  %shared.at = getelementptr i64, ptr %job, i64 2
+  %done.at = getelementptr i64, ptr %queue, i64 1
+  %job.at = getelementptr i64, ptr %queue, i64 3
+  %shared.at = getelementptr i64, ptr %queue, i64 4
   %again = icmp ne i64 %resumed, 0
   br i1 %again, label %claimed, label %claim
 claim:
-  %left = atomicrmw sub ptr %job, i64 1 seq_cst
+  %left = atomicrmw sub ptr %queue, i64 1 seq_cst
   %some = icmp sgt i64 %left, 0
   br i1 %some, label %place, label %none
 place:
+  %job = load ptr, ptr %job.at
   %left.scaled = mul i64 %left, {call}
   %left.word = sub i64 %left.scaled, {before}
   %any = getelementptr i64, ptr %job, i64 %left.word
   %last.at = getelementptr i64, ptr %any, i64 7
   %first.at = getelementptr i64, ptr %any, i64 8
+  %stage.at = getelementptr i64, ptr %any, i64 9
   %last = load i64, ptr %last.at
   %first = load i64, ptr %first.at
-  %last.scaled = mul i64 %last, {call}
-  %last.word = sub i64 %last.scaled, {before}
-  %end = select i1 %helps, i64 10, i64 9
-  %counter.word = add i64 %last.word, %end
-  %counter = getelementptr i64, ptr %job, i64 %counter.word
+  %stage = load i64, ptr %stage.at
+  %stage.scaled = mul i64 %stage, 2
+  %end = select i1 %helps, i64 {from_first}, i64 {from_last}
+  %counter.word = add i64 %stage.scaled, %end
+  %counter = getelementptr i64, ptr %queue, i64 %counter.word
   %taken = atomicrmw add ptr %counter, i64 1 seq_cst
   %from.last = sub i64 %last, %taken
   %from.first = add i64 %first, %taken
@@ -84,9 +99,10 @@ place:
   br label %claimed
 claimed:
   %number = phi i64 [ %resumed, %start ], [ %mine, %place ]
+  %running = load ptr, ptr %job.at
   %scaled = mul i64 %number, {call}
   %word = sub i64 %scaled, {before}
-  %call = getelementptr i64, ptr %job, i64 %word
+  %call = getelementptr i64, ptr %running, i64 %word
   %needs.at = getelementptr i64, ptr %call, i64 4
   %needs = load i64, ptr %needs.at
   %ready = call i1 @td.reaches(ptr %done.at, i64 %needs, i64 %spins)
@@ -121,36 +137,51 @@ none:
   ret i64 0
 }}
 
-define i64 @{symbol}(ptr %job, i64 %publish, i64 %resumed, i64 %count, i64 %spins) nounwind {{
+define i64 @{symbol}(ptr %queue, ptr %job, ptr %args, i64 %resumed, i64 %spins) nounwind {{
 start:
-  %done.at = getelementptr i64, ptr %job, i64 1
-  %new = icmp ne i64 %publish, 0
+  %done.at = getelementptr i64, ptr %queue, i64 1
+  %count.at = getelementptr i64, ptr %queue, i64 2
+  %job.at = getelementptr i64, ptr %queue, i64 3
+  %args.at = getelementptr i64, ptr %queue, i64 4
+  %kept.at = getelementptr i64, ptr %queue, i64 5
+  %new = icmp ne ptr %job, null
   br i1 %new, label %publishing, label %working
 publishing:
+  %stages.at = getelementptr i64, ptr %job, i64 1
+  %calls = load i64, ptr %job
+  %stages = load i64, ptr %stages.at
+  %counters = getelementptr i64, ptr %queue, i64 {from_last}
+  %counted = mul i64 %stages, 16
+  call void @llvm.memset.p0.i64(ptr %counters, i8 0, i64 %counted, i1 false)
+  store i64 %calls, ptr %count.at
+  store ptr %job, ptr %job.at
+  store ptr %args, ptr %args.at
+  store i64 0, ptr %kept.at
   store atomic i64 0, ptr %done.at seq_cst, align 8
-  store atomic i64 %publish, ptr %job seq_cst, align 8
+  store atomic i64 %calls, ptr %queue seq_cst, align 8
   br label %working
 working:
-  %leads = icmp sgt i64 %count, 0
-  %kept.at = getelementptr i64, ptr %job, i64 3
+  %leads = icmp slt i64 %resumed, 0
   br i1 %leads, label %lead, label %help
 lead:
   %kept = load i64, ptr %kept.at
-  %lead.held = call i64 @td.work(ptr %job, i64 %kept, i64 %spins, i1 false)
+  %lead.held = call i64 @td.work(ptr %queue, i64 %kept, i64 %spins, i1 false)
   store i64 %lead.held, ptr %kept.at
   br label %worked
 help:
   %begun = phi i64 [ %resumed, %working ], [ 0, %idle ]
-  %help.held = call i64 @td.work(ptr %job, i64 %begun, i64 %spins, i1 true)
+  %help.held = call i64 @td.work(ptr %queue, i64 %begun, i64 %spins, i1 true)
   %none.left = icmp eq i64 %help.held, 0
   br i1 %none.left, label %idle, label %late
 idle:
-  %another = call i1 @td.reaches(ptr %job, i64 1, i64 %spins)
+  %idle.spins = mul i64 %spins, {idle}
+  %another = call i1 @td.reaches(ptr %queue, i64 1, i64 %idle.spins)
   br i1 %another, label %help, label %end
 worked:
   %ended = icmp eq i64 %lead.held, 0
   br i1 %ended, label %wait, label %late
 wait:
+  %count = load i64, ptr %count.at
   %all = call i1 @td.reaches(ptr %done.at, i64 %count, i64 %spins)
   br i1 %all, label %end, label %unfinished
 end:
@@ -304,35 +335,36 @@ define void @{symbol}(i64 %lo, i64 %hi, ptr %args) nounwind {
 Work = Callable[[int, int, int, int, int], int]
 
 
-def new_job(calls: Iterable[tuple[int, int, int, int]], args: int = 0) -> Table:
-    """Return a job, before it begins.
+def new_job(calls: Iterable[tuple[int, int, int, int]]) -> Table:
+    """Return a job.
 
     Args:
         calls: In the order in which one thread takes them: entry, first thread, the one after the last, and
             how many calls must be done before it. Calls that wait for the same ones are side by side.
-        args: The address of the packed arguments.
     """
     import numpy as np
 
     rows = np.array(list(calls), dtype=np.int64)[::-1]
     count = len(rows)
-    job = np.zeros(HEAD + count * CALL, np.int64)
-    job[1], job[2] = count, args
-    table = job[HEAD:].reshape(count, CALL)
+    job = np.zeros(JOB + count * CALL, np.int64)
+    table = job[JOB:].reshape(count, CALL)
     table[:, :3], table[:, 4] = rows[:, :3], rows[:, 3]
     ends = np.flatnonzero(np.append(np.diff(rows[:, 3]), 1)) + 1
     sizes = np.diff(ends, prepend=0)
+    job[0], job[1] = count, len(ends)
     table[:, 7], table[:, 8] = np.repeat(ends, sizes), np.repeat(ends - sizes + 1, sizes)
+    table[:, 9] = np.repeat(np.arange(len(ends)), sizes)
     return job
 
 
 @cache
 def work() -> Work:
-    """`work()(job, publish, resumed, count, spins)`: run calls of a job until none is left, then wait.
+    """`work()(queue, job, args, resumed, spins)`: run calls of a job until none is left, then wait.
 
-    `job` is its address; `publish` says how many calls there are, to begin it, and is 0 afterwards; `resumed`
-    is of who helps: the number of a call that it claimed before, 0 for none; `count` is of who began the job:
-    how many calls there are, and 0 for who helps; `spins` is how often to look whether others are done.
+    `queue` is the address of memory of `HEAD` words and two for each stage; `job`, to begin one, is its
+    address, and `args` that of its packed arguments, else both are 0; `resumed` is -1 for the thread that
+    began the job, and else the number of a call that it claimed before, 0 for none; `spins` is how often to
+    look whether others are done.
 
     It gives 0 when all are done, the number of a call that was claimed and must wait for others, or -1 where
     others are still at work. Who helps goes on with the job that is begun next, should that be soon. The
@@ -344,10 +376,13 @@ def work() -> Work:
         pause="call void @llvm.x86.sse2.pause()" if x86 else "",
         pause_declared="declare void @llvm.x86.sse2.pause()" if x86 else "",
         call=CALL,
-        before=CALL - HEAD,
+        before=CALL - JOB,
+        from_last=HEAD,
+        from_first=HEAD + 1,
+        idle=IDLE,
     )
-    numbers = [ctypes.c_int64] * 4
-    run: Work = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *numbers)(
+    numbers = [ctypes.c_int64] * 2
+    run: Work = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3, *numbers)(
         backend.assembled(assembly).address
     )
     return run

@@ -18,9 +18,9 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     run = thread_pool.ThreadPool.run
 
-    def counted(self: thread_pool.ThreadPool, job: object, count: int, threads: int) -> bool:
+    def counted(self: thread_pool.ThreadPool, job: int, args: int, count: int, threads: int) -> bool:
         seen.append(count)
-        return run(self, job, count, threads)
+        return run(self, job, args, count, threads)
 
     monkeypatch.setattr(parallel_memcpy, "LARGE", 4 * PART)
     monkeypatch.setattr(parallel_memcpy, "PART", PART)

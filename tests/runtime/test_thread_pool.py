@@ -19,7 +19,8 @@ import pytest
 
 import tapedebug as wp
 from tapedebug.compiler import work_queue
-from tapedebug.runtime.parallel import thread_pool
+from tapedebug.runtime.memory.addresses import address_of
+from tapedebug.runtime.parallel import cost_model, thread_pool
 from tests.compiler import parallel_comparison
 from tests.runtime.parallel_kernels import CASES, Floats, N, arrays_of, passes, uniform
 
@@ -199,13 +200,24 @@ def calls_of(ran: list[tuple[int, int]], count: int, needs: int = 0) -> tuple[An
     return work_queue.new_job(rows), call
 
 
+PATIENT = 1000
+"""Polls of the helpers in these tests, in multiples of the usual number."""
+
+
+def queue_of(count: int) -> tuple[int, Any]:
+    """The address of a queue that is not that of the pool, and its memory."""
+    memory = thread_pool._queue(count)
+    return ctypes.addressof(memory), memory
+
+
 def helped(job: Any, count: int) -> int:
     """Run a job with a helper that is awake; return the helper's number."""
-    address = thread_pool.address_of(job)
-    helper = threading.Thread(target=work_queue.work(), args=(address, 0, 0, 0, 3000 * thread_pool.spins()))
+    queue, _memory = queue_of(count)
+    spins = PATIENT * thread_pool.spins()
+    helper = threading.Thread(target=work_queue.work(), args=(queue, 0, 0, 0, spins))
     helper.start()
     time.sleep(0.01)
-    thread_pool.finish(address, count)
+    thread_pool.finish(queue, address_of(job), 0)
     helper.join()
     assert helper.ident is not None
     return helper.ident
@@ -229,27 +241,38 @@ def test_threads_take_calls_from_opposite_ends(needs: int) -> None:
 def test_one_thread_takes_all_calls_in_order() -> None:
     ran: list[tuple[int, int]] = []
     job, _call = calls_of(ran, 9, needs=4)
-    thread_pool.run_inline(job, 9)
-    assert [lo for _, lo in ran] == list(range(9))
+    for _ in range(2):
+        thread_pool.run_inline(address_of(job), 0, 9)
+        assert [lo for _, lo in ran] == list(range(9))
+        ran.clear()
 
 
 def test_a_helper_that_is_awake_takes_the_next_job():
-    """It is not woken: it looks until there is one, and gives up where there is none for long."""
+    """It is not woken: it looks until there is one, and gives up where there is none for long.
+
+    Nothing of the job is written again, so that it stays in the caches of both processors.
+    """
     ran: list[tuple[int, int]] = []
     count = 20
-    template, _call = calls_of(ran, count)
-    job = template.copy()
-    address = thread_pool.address_of(job)
+    job, _call = calls_of(ran, count)
+    before = job.tobytes()
+    queue, _memory = queue_of(count)
+    spins = PATIENT * thread_pool.spins()
     ended: list[int] = []
-    helper = threading.Thread(
-        target=lambda: ended.append(work_queue.work()(address, 0, 0, 0, 3000 * thread_pool.spins()))
-    )
+    helper = threading.Thread(target=lambda: ended.append(work_queue.work()(queue, 0, 0, 0, spins)))
     helper.start()
     for _ in range(2):
         time.sleep(0.01)
-        job[:] = template
-        thread_pool.finish(address, count)
-        assert len(ran) == count and {helper.ident, threading.get_ident()} == {who for who, _ in ran}
+        thread_pool.finish(queue, address_of(job), 0)
+        assert sorted(lo for _, lo in ran) == list(range(count))
+        assert {helper.ident, threading.get_ident()} == {who for who, _ in ran}
+        assert job.tobytes() == before
         ran.clear()
     helper.join()
     assert ended == [0]
+    thread_pool.finish(queue, address_of(job), 0)
+    assert [lo for _, lo in ran] == list(range(count)), "where others began before is forgotten"
+
+
+def test_launches_count_on_helpers_that_are_still_awake():
+    assert cost_model.AWAKE < thread_pool.AWAKE * work_queue.IDLE

@@ -13,9 +13,9 @@ SERIES_EVEN = 80e-6
 in one call of compiled code."""
 SOON = 40e-6
 """Seconds after a launch within which the next counts as part of a series and wakes helpers for the rest."""
-AWAKE = 80e-6
+AWAKE = 300e-6
 """Seconds after a parallel launch during which helpers are certainly awake: they poll for the next job
-(`compiler.work_queue`)."""
+(`compiler.work_queue.IDLE`)."""
 SURE = 0.01
 """Seconds from which a single sequential run suffices: page faults on new memory do not explain its time."""
 PATIENCE = 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapedebug._lazy_module import lazy_module
+from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.parallel.cost_model import CostModel
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ PART = 1 << 18
 """Minimum bytes of a part, which one thread processes at a time."""
 MOST = 64
 """Maximum number of parts."""
+REMEMBERED = 64
+"""Maximum number of cached jobs, of 5 KB each; to write one takes as long as to copy a megabyte."""
 
 _paces: dict[tuple[bool, int], CostModel] = {}
 
@@ -76,15 +80,17 @@ def _run(nbytes: int, places: tuple[int, ...], alone: Callable[[], object]) -> N
         what = np.array(places, np.int64)
         count = min(MOST, nbytes // PART)
         entry = work_queue.mover(work_queue.COPY if copies else work_queue.CLEAR)
-        if thread_pool.pool.run(_job(entry, nbytes, count, what.ctypes.data), count, helpers):
+        job = _job(entry, nbytes, count)
+        if thread_pool.pool.run(address_of(job), address_of(what), count, helpers):
             pace.ran_together(perf_counter() - start)
             return
     alone()
     pace.ran_alone(perf_counter() - start)
 
 
-def _job(entry: int, nbytes: int, count: int, places: int) -> Values:
+@lru_cache(REMEMBERED)
+def _job(entry: int, nbytes: int, count: int) -> Values:
     """Return a job of `compiler.work_queue`, divided into parts of whole cache lines."""
     edges = np.linspace(0, nbytes, count + 1).astype(np.int64) // 64 * 64
     edges[-1] = nbytes
-    return work_queue.new_job([(entry, start, stop, 0) for start, stop in pairwise(edges.tolist())], places)
+    return work_queue.new_job([(entry, start, stop, 0) for start, stop in pairwise(edges.tolist())])

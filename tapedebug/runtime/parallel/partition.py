@@ -10,7 +10,7 @@ import numpy as np
 
 from tapedebug._dataclass import dataclass
 from tapedebug.compiler.parallel_info import NEAR, SUM, Place, Share, evaluated
-from tapedebug.compiler.work_queue import CALL, HEAD, SUMMED, adder, new_job
+from tapedebug.compiler.work_queue import CALL, JOB, SUMMED, adder, new_job
 from tapedebug.lang import types
 from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.alias_spans import AliasSpan, Runs, runs
@@ -52,7 +52,7 @@ class Jobs:
     All chunks but the first get private copies of the memory to which chunks add.
 
     Attributes:
-        table: The template of a job, without the entries that differ between launches.
+        table: The job; where chunks get private copies, without the entries that differ between launches.
         count: Number of calls.
         ordered: True if the launch must run in these chunks.
         chunks: The rows of the calls with private copies, in order.
@@ -73,21 +73,20 @@ class Jobs:
     parts: list[tuple[int, int, int, tuple[int, ...]]]
     spare: list[_Made] = field(default_factory=list)
 
-    def job(self, args: int, raw: bytes) -> tuple[Table, Any]:
-        """Return a job for packed arguments at an address, and its memory, to be passed to `give_back`."""
+    def __post_init__(self) -> None:
+        self.address = address_of(self.table)
+
+    def job(self, raw: bytes) -> tuple[int, Any]:
+        """Return the address of a job for packed arguments, and its memory, to be passed to `give_back`."""
         if not self.parts:
-            job = self.table.copy()
-            job[2] = args
-            return job, None
+            return self.address, None
         try:
             made = self.spare.pop()
         except IndexError:
             made = _Made(self.table, len(self.chunks), self.size, len(raw) // 8, len(self.parts))
         if made.raw != raw:
             self._fill(made, raw)
-        made.job[:] = made.calls
-        made.job[2] = args
-        return made.job, made
+        return made.address, made
 
     def give_back(self, made: Any) -> None:
         """Take back the memory of a finished job for reuse, unless it is too large."""
@@ -99,7 +98,7 @@ class Jobs:
         number, words, packed = len(self.chunks), len(raw) // 8, made.packed
         each = packed[: number * words].reshape(number, words)
         each[:] = given = np.frombuffer(raw, dtype=np.int64)
-        calls = made.calls[HEAD:].reshape(-1, CALL)
+        calls = made.job[JOB:].reshape(-1, CALL)
         calls[self.chunks, 3] = np.arange(number) * (8 * words) + made.where
         calls[self.chunks, 5] = starts = np.arange(number) * self.size + made.base
         calls[self.chunks, 6] = self.size
@@ -117,18 +116,18 @@ class _Made:
 
     Attributes:
         raw: The packed arguments for which it is filled.
-        calls: The initial state of the job, without the address of these arguments.
-        job: The job that runs.
+        job: The job, at the address `address`.
         private: The private copies, at the address `base`.
         packed: Arguments of the chunks with private copies and of the calls that add them up, at the address
             `where`.
     """
 
-    __slots__ = ("base", "calls", "job", "packed", "private", "raw", "where")
+    __slots__ = ("address", "base", "job", "packed", "private", "raw", "where")
 
     def __init__(self, table: Table, chunks: int, size: int, words: int, parts: int) -> None:
         self.raw = b""
-        self.calls, self.job = table.copy(), table.copy()
+        self.job = table.copy()
+        self.address = address_of(self.job)
         self.private = memory_of(chunks * size)
         self.packed = np.empty(chunks * words + ADDED * parts, dtype=np.int64)
         self.base, self.where = address_of(self.private), address_of(self.packed)

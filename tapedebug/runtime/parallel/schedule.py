@@ -71,15 +71,15 @@ class LaunchSchedule:
         helpers = thread_pool.available() if pace.together() else 1
         start = perf_counter()
         if helpers > 1:
-            job, made = jobs.job(args, raw)
-            done = thread_pool.pool.run(job, jobs.count, helpers)
+            job, made = jobs.job(raw)
+            done = thread_pool.pool.run(job, args, jobs.count, helpers)
             jobs.give_back(made)
             if done:
                 pace.ran_together(perf_counter() - start)
                 return
         if jobs.ordered:
-            job, made = jobs.job(args, raw)
-            thread_pool.run_inline(job, jobs.count)
+            job, made = jobs.job(raw)
+            thread_pool.run_inline(job, args, jobs.count)
             jobs.give_back(made)
         else:
             self.entry(0, self.threads, args)

@@ -13,16 +13,15 @@ from functools import cache
 from time import perf_counter, sleep
 from typing import Any
 
-from tapedebug.compiler.work_queue import CALL, HEAD, work
+from tapedebug.compiler.work_queue import HEAD, work
 from tapedebug.runtime.config import config
 from tapedebug.runtime.interrupts import deferred
-from tapedebug.runtime.memory.addresses import address_of
 
 CAPACITY = 512
 """Maximum number of calls in a shared job."""
 AWAKE = 1e-4
-"""Seconds for which a thread polls for the end of a job or for a new one before it yields the processor.
-Waking a sleeping thread takes about as long; most chunks take less."""
+"""Seconds for which a thread polls for others before it yields the processor; most chunks take less. A helper
+polls `work_queue.IDLE` times as long for a new job."""
 NAP = 5e-5
 """Seconds of each sleep of a thread that still waits for others. Yielding instead would give the processor to
 another process for milliseconds."""
@@ -31,11 +30,11 @@ another process for milliseconds."""
 @cache
 def spins() -> int:
     """Return the number of polls in the time `AWAKE`, by measurement."""
-    idle, tried = ctypes.create_string_buffer(8 * HEAD), 1000
+    running, tried = (ctypes.c_int64 * HEAD)(0, 0, 1), 1000  # one call, which never ends
     run, took = work(), []
     for _ in range(3):
         start = perf_counter()
-        run(ctypes.addressof(idle), 0, 0, 0, tried)
+        run(ctypes.addressof(running), 0, 0, -1, tried)
         took.append(perf_counter() - start)
     return int(tried * AWAKE / min(took))
 
@@ -56,29 +55,35 @@ _processors = _count()
 
 
 class ThreadPool:
-    """Helper threads and the one job that they work on.
+    """Helper threads and the queue of the one job that they work on.
 
-    The job's memory lives as long as the helpers: one that wakes late finds no call left there, and sleeps
+    The queue's memory lives as long as the helpers: one that wakes late finds no call left there, and sleeps
     again.
     """
 
     def __init__(self) -> None:
         self.busy = allocate_lock()
         self.helpers: list[Any] = []
-        self.memory = ctypes.create_string_buffer(8 * (HEAD + CAPACITY * CALL))
+        self.memory = _queue(CAPACITY)
         self.address = ctypes.addressof(self.memory)
 
-    def run(self, job: Any, count: int, threads: int) -> bool:
-        """Run a job with helpers; return False, without running it, if they are busy or it is too large."""
+    def run(self, job: int, args: int, count: int, threads: int) -> bool:
+        """Run a job with helpers; return False, without running it, if they are busy or it is too large.
+
+        Args:
+            job: Its address; the memory stays as it is until the job has ended.
+            args: The address of the packed arguments.
+            count: Number of its calls.
+            threads: Maximum number of threads.
+        """
         if count > CAPACITY:
             return False
         with deferred():  # an interrupt between two of these lines would leave the pool locked forever
             if not self.busy.acquire(False):
                 return False
             try:
-                ctypes.memmove(self.address, address_of(job), job.nbytes)
                 self._wake(min(threads, count) - 1)
-                finish(self.address, count)
+                finish(self.address, job, args)
             finally:
                 self.busy.release()
         return True
@@ -104,25 +109,31 @@ def _help(asleep: Any, address: int, run: Any, patience: int) -> None:
         claimed = run(address, 0, 0, 0, patience)
         while claimed > 0:
             sleep(NAP)
-            claimed = run(address, 0, claimed, 0, patience)
+            claimed = run(address, 0, 0, claimed, patience)
 
 
-def run_inline(job: Any, count: int) -> None:
+def run_inline(job: int, args: int, count: int) -> None:
     """Run a job on the calling thread, one call after the other."""
+    queue = _queue(count)
     with deferred():
-        finish(address_of(job), count)
+        finish(ctypes.addressof(queue), job, args)
 
 
-def finish(address: int, count: int) -> None:
+def _queue(count: int) -> Any:
+    """Return memory for the queue of jobs of up to `count` calls, with none left."""
+    return ctypes.create_string_buffer(8 * (HEAD + 2 * count))
+
+
+def finish(queue: int, job: int, args: int) -> None:
     """Start a job, work on it until no unclaimed call is left, and wait for calls that are still running.
 
     Interrupts must be deferred: calls use memory that the caller releases afterwards.
     """
     run, patience = work(), spins()
-    state = run(address, count, 0, count, patience)
+    state = run(queue, job, args, -1, patience)
     while state:
         sleep(NAP)
-        state = run(address, 0, 0, count, patience)
+        state = run(queue, 0, 0, -1, patience)
 
 
 pool = ThreadPool()
