@@ -123,7 +123,7 @@ def diagnose(
         enforced(pace),
         _checked(tapes),
         _reused(tapes),
-        SoFar(so_far) as known,
+        SoFar(so_far, len(tapes)) as known,
     ):
         # All of them first: a time limit cannot end this, and leaves the rest of the time to what it can end.
         recorded = [record_with_arrays(item) for item in tapes]
@@ -197,11 +197,15 @@ def _reused(tapes: Sequence[RecordedTape]) -> Iterator[None]:
 
 
 def _reveal(context: RuleContext, again: Rediagnose) -> None:
+    what = "what stands behind what was found"
     try:
         with context.timer.measure("bugs that other bugs hide", estimated_seconds(context)):
             unmask(context, again)
     except TapedebugError as error:
-        add_gap(context, "what stands behind what was found", error.message)
+        add_gap(context, what, error.message)
+    except KeyboardInterrupt:
+        add_gap(context, what, "interrupted")
+        raise
 
 
 def _check_tapes(tapes: Sequence[Any]) -> None:

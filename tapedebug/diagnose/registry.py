@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 
 from tapedebug._errors import TapedebugError
 from tapedebug._progress import OutOfTime
+from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.diagnosis import SEVERITY_ORDER
 from tapedebug.diagnose.rule import CrossTapeRule, Rule, TapeRule
 from tapedebug.diagnose.rule_context import NotOffered, RuleContext
@@ -84,6 +84,13 @@ def titles() -> dict[str, str]:
     return {rule.code: rule.title for rule in RULES}
 
 
+def applicable(tapes: int) -> list[Rule]:
+    """Return the rules for a program with some number of tapes, in the order in which they run."""
+    alone = [rule for rule in RULES if isinstance(rule, TapeRule)]
+    across = [rule for rule in RULES if isinstance(rule, CrossTapeRule)]
+    return [*alone, *(rule for rule in across if tapes > 1 or not rule.several_tapes)]
+
+
 def apply_rules(context: RuleContext, only: Collection[str] | None = None) -> None:
     """Add the findings about one tape. A rule that fails becomes a gap in the coverage; the others still run.
 
@@ -94,12 +101,7 @@ def apply_rules(context: RuleContext, only: Collection[str] | None = None) -> No
     late: list[str] = []
     for rule in RULES:
         if isinstance(rule, TapeRule) and (only is None or rule.code in only):
-            with _gaps(context, rule.code, late):
-                context.progress(f"looking for {rule.code}")
-                with context.timer.measure(rule.code, context.estimate(rule.cost(context))):
-                    for finding in rule.check(context):  # one by one: an interrupt keeps the earlier ones
-                        context.trace.findings.append(_checked(rule, finding))
-                context.looked_for(rule.code)
+            _apply(rule, [context], rule.code, late)
             context.after_rule()
     _not_looked_for(context, late)
 
@@ -107,18 +109,56 @@ def apply_rules(context: RuleContext, only: Collection[str] | None = None) -> No
 def apply_cross_tape_rules(contexts: Sequence[RuleContext]) -> None:
     """Add the findings that concern several tapes, each to the tape on which it is shown."""
     late: list[str] = []
-    for rule in RULES:
-        if isinstance(rule, CrossTapeRule) and (len(contexts) > 1 or not rule.several_tapes):
+    for rule in applicable(len(contexts)):
+        if isinstance(rule, CrossTapeRule):
             what = f"{rule.code} between tapes" if rule.several_tapes else rule.code
-            with _gaps(contexts[0], what, late):
-                contexts[0].progress(f"looking for {what}")
-                with contexts[0].timer.measure(what, _estimate(rule, contexts)):
-                    found = rule.check(contexts)
-                for context, finding in found:
-                    context.trace.findings.append(_checked(rule, finding))
-                for context in contexts:
-                    context.looked_for(rule.code)
+            for context in _apply(rule, contexts, what, late):
+                context.after_rule()
     _not_looked_for(contexts[0], late)
+
+
+def _apply(rule: Rule, contexts: Sequence[RuleContext], what: str, late: list[str]) -> list[RuleContext]:
+    """Add the findings of a rule one by one, so that an interrupt or an error keeps those before it.
+
+    Args:
+        rule: The rule.
+        contexts: The tapes that it examines; gaps are noted in the coverage of the first.
+        what: What it looks for, in words.
+        late: Gets `what` if time was up before the first finding.
+
+    Returns:
+        The tapes whose trace it has changed.
+    """
+    first, count = contexts[0], 0
+    changed = {id(first): first}
+    try:
+        first.progress(f"looking for {what}")
+        with first.timer.measure(what, _estimate(rule, contexts)):
+            for context, finding in _findings(rule, contexts):
+                context.trace.findings.append(_checked(rule, finding))
+                changed[id(context)] = context
+                count += 1
+        for context in contexts:
+            context.looked_for(rule.code)
+    except (Exception, KeyboardInterrupt) as error:
+        _add_gap_of(first, what, error, count, late)
+        if isinstance(error, KeyboardInterrupt):
+            if count:
+                first.ended.append(rule.code)
+            raise
+    for context in contexts:
+        context.ended.append(rule.code)
+    return list(changed.values())
+
+
+def _findings(rule: Rule, contexts: Sequence[RuleContext]) -> Iterator[tuple[RuleContext, Finding]]:
+    """Yield the findings of a rule as it finds them, each with its tape."""
+    if isinstance(rule, CrossTapeRule):
+        yield from rule.check(contexts)
+    elif isinstance(rule, TapeRule):
+        for context in contexts:
+            for finding in rule.check(context):
+                yield context, finding
 
 
 def _estimate(rule: Rule, contexts: Sequence[RuleContext]) -> float | None:
@@ -146,27 +186,23 @@ def _not_looked_for(context: RuleContext, late: list[str]) -> None:
         context.skipped(f"{start}{', '.join(late)}")
 
 
-@contextmanager
-def _gaps(context: RuleContext, what: str, late: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except OutOfTime as error:
-        if error.step:
-            context.trace.coverage.partial = True
-            add_gap(context, what, error.message)
-        else:
-            late.append(what)
-    except NotOffered as error:
-        add_gap(context, what, error.message)
-    except TapedebugError as error:
-        context.trace.coverage.partial = True
-        add_gap(context, what, error.message)
-
-    except Exception as error:  # an internal error must not lose the findings of other rules
-        context.trace.coverage.partial = True
-        context.skipped(
-            f"{what} was not looked for: {OURS} ({type(error).__name__}: {error}); please report it"
-        )
+def _add_gap_of(
+    context: RuleContext, what: str, error: Exception | KeyboardInterrupt, count: int, late: list[str]
+) -> None:
+    """Add to the coverage what a rule did not find because of an error; see `_apply`."""
+    if isinstance(error, KeyboardInterrupt):
+        reason = "interrupted"
+    elif isinstance(error, TapedebugError):
+        reason = error.message
+    else:  # an internal error must not lose the findings of other rules
+        reason = f"{OURS} ({type(error).__name__}: {error}); please report it"
+    context.trace.coverage.partial |= not isinstance(error, NotOffered)
+    if count:
+        context.skipped(f"{what} was cut short after {words.plural(count, 'finding')}: {reason}")
+    elif isinstance(error, OutOfTime) and not error.step:
+        late.append(what)
+    elif not isinstance(error, KeyboardInterrupt):  # then it is among the rules that have not run
+        add_gap(context, what, reason)
 
 
 def add_gap(context: RuleContext, what: str, reason: str) -> None:

@@ -1,6 +1,7 @@
 """The base classes of rules and their findings: each rule is one class in `rules`, listed in `registry`.
 
-A rule has a code, a title and the worst severity of its findings. Its `check` searches for one kind of bug.
+A rule has a code, a title and the worst severity of its findings. Its `check` searches for one kind of bug,
+and yields each finding once it is known: an interrupt, a time limit or an error keeps those before it.
 A rule also declares the findings of other rules that it explains, and the change of a private copy of the
 tape that removes the bug, so that bugs behind it become visible.
 """
@@ -8,7 +9,7 @@ tape that removes the bug, so that bugs behind it become visible.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, fields
 from typing import ClassVar
 
@@ -134,8 +135,8 @@ class TapeRule(Rule):
     """A rule that examines one tape."""
 
     @abstractmethod
-    def check(self, context: RuleContext) -> Iterable[Finding]:
-        """Return the findings about a tape, or yield them: those before an interrupt are then kept."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield the findings about a tape, each before the experiments of the next."""
 
 
 class CrossTapeRule(Rule):
@@ -148,8 +149,8 @@ class CrossTapeRule(Rule):
     several_tapes: ClassVar[bool] = False
 
     @abstractmethod
-    def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
-        """Return the findings, each with the tape on which it is shown.
+    def check(self, contexts: Sequence[RuleContext]) -> Iterator[tuple[RuleContext, Finding]]:
+        """Yield the findings, each with the tape on which it is shown.
 
         Args:
             contexts: The tapes, in the order of recording.

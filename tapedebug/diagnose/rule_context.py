@@ -53,6 +53,7 @@ class RuleContext:
             those that are WRONG only.
         changed: The inputs whose gradient in the program is not the one that a replay of its pass gives.
         rules: The rules that ran to completion.
+        ended: The rules that have ended, be it by an error.
         run_seconds: The duration of a forward run, if the end-to-end check measured it.
         after_rule: Called after each rule.
     """
@@ -66,6 +67,7 @@ class RuleContext:
     measured: Sequence[InputCheck] = ()
     changed: Sequence[ChangedGradient] = ()
     rules: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
     run_seconds: float | None = None
     after_rule: Callable[[], None] = field(default=lambda: None)
 

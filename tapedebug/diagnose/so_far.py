@@ -12,8 +12,7 @@ from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.attribute_causes import attribute_causes
 from tapedebug.diagnose.blame import blame_measured
 from tapedebug.diagnose.diagnosis import severity
-from tapedebug.diagnose.registry import RULES
-from tapedebug.diagnose.rule import TapeRule
+from tapedebug.diagnose.registry import applicable
 from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Check, Coverage, Finding, Trace
 
@@ -26,10 +25,12 @@ class SoFar:
 
     Args:
         report: Called with the trace of a tape as `trace_so_far` returns it; None reports nothing.
+        tapes: The number of all tapes of the diagnosis.
     """
 
-    def __init__(self, report: Callable[[Trace], Any] | None) -> None:
+    def __init__(self, report: Callable[[Trace], Any] | None, tapes: int) -> None:
         self._report = report
+        self._tapes = tapes
         self._contexts: dict[str, RuleContext] = {}
 
     def compared(self, trace: Trace, checks: list[Check], inputs: int) -> None:
@@ -56,7 +57,7 @@ class SoFar:
         report = self._report
         if report is not None and context.trace.launches:
             self._contexts[context.trace.recording] = context
-            context.after_rule = lambda: report(trace_so_far(context))
+            context.after_rule = lambda: report(trace_so_far(context, self._tapes))
             context.after_rule()
         return context
 
@@ -68,14 +69,15 @@ class SoFar:
     ) -> None:
         if isinstance(error, KeyboardInterrupt) and self._report is not None:
             for context in self._contexts.values():
-                self._report(trace_so_far(context, interrupted=True))
+                self._report(trace_so_far(context, self._tapes, interrupted=True))
 
 
-def trace_so_far(context: RuleContext, *, interrupted: bool = False) -> Trace:
+def trace_so_far(context: RuleContext, tapes: int, *, interrupted: bool = False) -> Trace:
     """Return a copy of a trace with the findings so far; its coverage lists the rules that have not run.
 
     Args:
         context: The tape under diagnosis.
+        tapes: The number of all tapes of the diagnosis.
         interrupted: They will not run. A gradient that is WRONG then has an error with the measured numbers.
     """
     trace = copy.copy(context.trace)
@@ -87,7 +89,7 @@ def trace_so_far(context: RuleContext, *, interrupted: bool = False) -> Trace:
         replace(finding, id=number, message=words.capitalised(finding.message, names))
         for number, finding in enumerate(sorted(findings, key=severity))
     ]
-    rules = [rule.code for rule in RULES if isinstance(rule, TapeRule) and rule.code not in context.rules]
+    rules = [rule.code for rule in applicable(tapes) if rule.code not in context.ended]
     note = f"{INTERRUPTED if interrupted else WAITING}{', '.join(rules)}"
     notes = [*trace.coverage.notes, *([note] if rules else [])]
     trace.coverage = replace(trace.coverage, notes=notes, partial=True)

@@ -47,6 +47,8 @@ def problems(rules: Sequence[Rule], pages: Collection[str], scenarios: Collectio
             yield f"{rule.code}: explain() and the codes that it explains belong together"
         if bool(rule.unmasks) != (type(rule).repair is not Rule.repair):
             yield f"{rule.code}: repair() and the codes that it unmasks belong together"
+        if not inspect.isgeneratorfunction(rule.check):
+            yield f"{rule.code}: check() does not yield its findings, of which an interrupt keeps the first"
         if Path(inspect.getfile(type(rule))).stem != rule.code.replace("-", "_"):
             yield f"{rule.code}: stands in {Path(inspect.getfile(type(rule))).name}"
     yield from (f"{page}: a page of no rule" for page in sorted({*pages} - {*codes}))
@@ -104,6 +106,7 @@ def test_what_is_wrong_with_a_rule_is_said() -> None:
         "overwrite: docs/findings has no page",
         "overwrite: there is no rule no-such-rule",
         "overwrite: explain() and the codes that it explains belong together",
+        "overwrite: check() does not yield its findings, of which an interrupt keeps the first",
         "overwrite: stands in test_registry.py",
         "seed: a page of no rule",
     ]

@@ -65,7 +65,7 @@ def test_ctrl_c_keeps_the_verdict_with_an_error_that_has_its_numbers() -> None:
 
 def test_ctrl_c_keeps_the_findings() -> None:
     seen, _ = stopped("looking for wrong-adjoint")
-    assert waiting(seen[-1], INTERRUPTED) == ["wrong-adjoint"]
+    assert waiting(seen[-1], INTERRUPTED) == ["wrong-adjoint", "accumulated", "stale-gradient"]
     assert [each.rule for each in seen[-1].findings] == [each.rule for each in seen[-2].findings] != []
 
 

@@ -326,8 +326,8 @@ def test_a_diagnosis_can_be_cancelled_and_leaves_what_it_found(channel, wrong, m
     [row] = [row for row in answer["tapes"] if row["tape"] == tape.id]
     assert (row["verdict"], row["findings"]["error"], row["partial"]) == ("WRONG", 1, True)
     assert not row["diagnosing"]
-    head = channel.ask(type="trace", tape=tape.id)["head"]
-    assert "interrupted, and not looked for: wrong-adjoint" in head["coverage"]["notes"]
+    notes = channel.ask(type="trace", tape=tape.id)["head"]["coverage"]["notes"]
+    assert "interrupted, and not looked for: wrong-adjoint, accumulated, stale-gradient" in notes
     sent = diagnosed(channel, tape, lambda: None, monkeypatch)
     [answer] = [message for message in sent if message.get("request") == -1]
     [row] = [row for row in answer["tapes"] if row["tape"] == tape.id]

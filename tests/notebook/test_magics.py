@@ -601,4 +601,5 @@ def test_a_diagnosis_that_is_interrupted_leaves_its_panel_what_it_found(front_en
         run(front_end, WATCHED)
     panel = front_end.user_ns["panel"]
     assert panel.verdict == "WRONG" and [each["rule"] for each in panel.findings] == ["overwrite"]
-    assert "interrupted, and not looked for: race, wrong-adjoint" in panel.head["coverage"]["notes"]
+    left = "race, wrong-adjoint, accumulated, stale-gradient"
+    assert f"interrupted, and not looked for: {left}" in panel.head["coverage"]["notes"]

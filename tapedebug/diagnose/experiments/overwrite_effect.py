@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tapedebug.diagnose.experiments.experiment import Experiment, ValueChange, Values, relative_errors
@@ -20,8 +20,7 @@ class OverwriteEffects:
     Args:
         trace: The tape.
         experiment: The experiment on it.
-        groups: Its overwrites. Pairs whose launch and parameter already have a wrong in-place overwrite are
-            removed: both are one mistake.
+        groups: Its overwrites.
 
     Attributes:
         right: The gradients if all adjoints read the values of their launches.
@@ -43,8 +42,6 @@ class OverwriteEffects:
         )
         if not experiment.blocked:
             self.right = experiment.gradients()
-        if self.right:
-            self._measure()
 
     def total(self, group: OverwriteGroup) -> ValueChange:
         """Return the change of the first overwrite that changes a value: messages name the first."""
@@ -55,11 +52,18 @@ class OverwriteEffects:
             return ValueChange(0, 0, 0.0)
         return next((change for change in found if change.changed), found[0])
 
-    def _measure(self) -> None:
+    def measured(self) -> Iterator[OverwriteGroup]:
+        """Yield the groups in their order, each once its effect is measured.
+
+        Pairs whose launch and parameter already have a wrong in-place overwrite are removed: both are one
+        mistake. So in-place overwrites are measured first, as is the effect of all groups together.
+        """
+        if not self.right:
+            yield from self.groups
+            return
+        first = {id(group) for group in self.groups[:MEASURED]}
         for group in self.groups[:MEASURED]:
-            if not group.needed:
-                self._poison(group)
-            elif group.in_place:
+            if group.needed and group.in_place:
                 self._enter(group, self.experiment.gradients(left=group.unpreserved()))
         known = {
             reader
@@ -73,11 +77,19 @@ class OverwriteEffects:
                 if not group.pairs:
                     self.groups.remove(group)
         needed = [group for group in self.groups if group.needed]
-        for group in needed[:MEASURED]:
-            if not group.in_place or known.intersection(group.unpreserved()):
-                self._enter(group, self.experiment.gradients(unpreserved=group.unpreserved()))
         unpreserved = [pair for group in needed for pair in group.unpreserved()]
         self.together = self.compared(self.experiment.gradients(unpreserved=unpreserved))
+        lost = {
+            id(group)
+            for group in needed[:MEASURED]
+            if not group.in_place or known.intersection(group.unpreserved())
+        }
+        for group in self.groups:
+            if id(group) in lost:
+                self._enter(group, self.experiment.gradients(unpreserved=group.unpreserved()))
+            elif not group.needed and id(group) in first:
+                self._poison(group)
+            yield group
 
     def _enter(self, group: OverwriteGroup, wrong: Mapping[int, Values]) -> None:
         self.errors[id(group)] = self.compared(wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tapedebug.contract import BypassedGradient, CustomFunction, CustomGradients
@@ -16,22 +17,23 @@ if TYPE_CHECKING:
 RULE = "custom-grad"
 
 
-def find_bypassed_gradients(case: RuleContext) -> list[Finding]:
-    """Return a finding for each custom gradient that the adjoint of a kernel on the tape does not run.
+def find_bypassed_gradients(case: RuleContext) -> Iterator[Finding]:
+    """Yield a finding for each custom gradient that the adjoint of a kernel on the tape does not run.
 
     Either its function was defined again after it, or the kernel calls an overload without a gradient.
     """
     replay = case.replay
     assert replay is not None
-    found: dict[CustomFunction, Finding] = {}
+    found: set[CustomFunction] = set()
     seen: set[int | None] = set()
     for launch in case.trace.launches:
         custom = replay.records[launch.index].capability(CustomGradients)
         if custom is not None and launch.kernel not in seen:
             seen.add(launch.kernel)
             for item in custom.bypassed():
-                found.setdefault(item.gradient, _finding(case, launch, item))
-    return list(found.values())
+                if item.gradient not in found:
+                    found.add(item.gradient)
+                    yield _finding(case, launch, item)
 
 
 def _finding(case: RuleContext, launch: Launch, item: BypassedGradient) -> Finding:

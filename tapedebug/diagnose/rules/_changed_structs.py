@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tapedebug.autograd.thresholds import GRADIENT_CHANGED, GRADIENT_WRONG
@@ -13,17 +14,16 @@ from tapedebug.diagnose.rule_context import RuleContext
 from tapedebug.trace import Finding, Launch, Trace
 
 
-def find_changed_structs(case: RuleContext, rule: str) -> list[Finding]:
-    """Return a finding for each line whose launches have arguments that changed before the reverse pass."""
+def find_changed_structs(case: RuleContext, rule: str) -> Iterator[Finding]:
+    """Yield a finding for each line whose launches have arguments that changed before the reverse pass."""
     trace, experiment = case.trace, case.experiment
     changed = experiment.changed_structs()
     places: dict[str, list[Launch]] = {}
     for index in changed:
         places.setdefault(str(trace.launches[index].call_site), []).append(trace.launches[index])
     if not places or experiment.blocked:
-        return []
+        return
     right = experiment.gradients()
-    findings = []
     for group in places.values():
         wrong = experiment.gradients_with_structs([launch.index for launch in group])
         if wrong is None:
@@ -36,10 +36,7 @@ def find_changed_structs(case: RuleContext, rule: str) -> list[Finding]:
         errors = {trace.arrays[leaf].label: e for leaf, e in relative_errors(right, wrong).items()}
         if max(errors.values(), default=0.0) > GRADIENT_CHANGED:
             params = [group[0].args[p].name for p in changed[group[0].index]]
-            findings.append(
-                _finding(trace, rule, group, params, errors, largest_difference(trace, right, wrong))
-            )
-    return findings
+            yield _finding(trace, rule, group, params, errors, largest_difference(trace, right, wrong))
 
 
 def _finding(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -22,21 +22,23 @@ RECORDED = "call the PyTorch function through tapedebug.torch.function, which th
 FUNCTION = "a function of PyTorch with tapedebug.torch.from_tape"
 
 
-def crossings(context: RuleContext, reach: Reachability) -> list[DisconnectedFinding]:
-    """Return a finding for each place at which values return to the tape without their gradient."""
+def crossings(context: RuleContext, reach: Reachability) -> Iterator[DisconnectedFinding]:
+    """Yield a finding for each place at which values return to the tape without their gradient."""
     replay = context.replay
     if replay is None:
-        return []
+        return
     search = InteropSearch(context, replay, reach)
-    found = search.crossings()
-    reported = [id(item.entry) for item in found]
-    unserved = [
-        _unserved(search, entry, others, how)
-        for entry in search.entries
-        if entry.tensor is not None and id(entry) not in reported and search.leads_to_loss(entry)
-        if (others := search.graph(entry).others) and (how := interop.not_handed_on(replay, entry, others))
-    ]
-    return [*(_finding(search, item) for item in found), *unserved]
+    reported = set()
+    for crossing in search.crossings():
+        reported.add(id(crossing.entry))
+        yield _finding(search, crossing)
+    for entry in search.entries:
+        if entry.tensor is None or id(entry) in reported or not search.leads_to_loss(entry):
+            continue
+        others = search.graph(entry).others
+        how = interop.not_handed_on(replay, entry, others) if others else None
+        if how:
+            yield _unserved(search, entry, others, how)
 
 
 def _finding(search: InteropSearch, crossing: InteropCrossing) -> DisconnectedFinding:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tapedebug.contract import GradientStop, LibraryAdjoint
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import location_at
@@ -13,11 +15,14 @@ OPERATIONS = 32
 """Largest number of operations that are searched, the last ones: those of a time loop are alike."""
 
 
-def library_stops(context: RuleContext, reach: Reachability) -> list[DisconnectedFinding]:
-    """Return a finding for each call in a library's operation that ends the gradient of a wrong input."""
+def library_stops(context: RuleContext, reach: Reachability) -> Iterator[DisconnectedFinding]:
+    """Yield a finding for each call in a library's operation that ends the gradient of a wrong input.
+
+    The launches and inputs of later operations with the same call are added to it.
+    """
     trace, replay = context.trace, context.replay
     if replay is None or trace.verdict != "WRONG":
-        return []
+        return
     found: dict[GradientStop, DisconnectedFinding] = {}
     adjoints = [
         (record, adjoint)
@@ -36,7 +41,7 @@ def library_stops(context: RuleContext, reach: Reachability) -> list[Disconnecte
                 found[stop].inputs = [*dict.fromkeys([*(found[stop].inputs or []), *leaves])]
                 continue
             found[stop] = _finding(context, record.index, adjoint.library, stop, leaves)
-    return list(found.values())
+            yield found[stop]
 
 
 def _inputs(context: RuleContext, reach: Reachability, launch: int) -> list[str]:

@@ -7,7 +7,7 @@ right gradient of 0, which the coverage notes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,8 @@ class _End:
     """Its other use, in words; empty if nothing else uses it."""
 
 
-def unconnected(context: RuleContext, reach: Reachability, leaves: Sequence[int]) -> list[Finding]:
-    """Return a finding for each place where the data of inputs ends; `leaves` lead to no loss."""
+def unconnected(context: RuleContext, reach: Reachability, leaves: Sequence[int]) -> Iterator[Finding]:
+    """Yield a finding for each place where the data of inputs ends; `leaves` lead to no loss."""
     groups: dict[Any, tuple[_End | None, list[int]]] = {}
     for leaf in leaves:
         idle = [] if context.experiment.named else _readers_without_results(reach.trace, leaf)
@@ -45,15 +45,13 @@ def unconnected(context: RuleContext, reach: Reachability, leaves: Sequence[int]
             continue
         end = _end_of(context, reach, leaf)
         groups.setdefault(None if end is None else end.node, (end, []))[1].append(leaf)
-    found = []
     for end, group in groups.values():
         if end is None:
-            found.append(_unused(context, reach, group))
+            yield _unused(context, reach, group)
         elif end.use and not context.experiment.named:
             _note(context, reach, end, group)
         else:
-            found.append(_ended(context, reach, end, group))
-    return found
+            yield _ended(context, reach, end, group)
 
 
 def _end_of(context: RuleContext, reach: Reachability, leaf: int) -> _End | None:

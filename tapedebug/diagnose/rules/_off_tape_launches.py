@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.experiment import OffTapeLaunch
@@ -17,8 +17,8 @@ SCALE = 1e-3
 
 def off_tape_launches(
     context: RuleContext, reach: Reachability, is_zero: Callable[[int], bool]
-) -> list[DisconnectedFinding]:
-    """Return a finding for each line that computes, off the tape, what the loss depends on from an input.
+) -> Iterator[DisconnectedFinding]:
+    """Yield a finding for each line that computes, off the tape, what the loss depends on from an input.
 
     Arrays that have no gradient of their own are constants on purpose.
 
@@ -36,7 +36,7 @@ def off_tape_launches(
         finding = _finding(context, reach, launch, is_zero)
         if finding is not None:
             found[key] = finding
-    return list(found.values())
+            yield finding
 
 
 def _finding(

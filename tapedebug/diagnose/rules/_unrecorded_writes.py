@@ -23,33 +23,34 @@ from tapedebug.trace import Finding, Launch, Trace
 from tapedebug.trace.model import Severity
 
 
-def find_unrecorded_writes(case: RuleContext, rule: str) -> list[Finding]:
-    """Return a finding for each line whose fills or copies pass a gradient through in Warp."""
+def find_unrecorded_writes(case: RuleContext, rule: str) -> Iterator[Finding]:
+    """Yield a finding for each line whose fills or copies pass a gradient through in Warp."""
     trace, experiment = case.trace, case.experiment
     places: dict[Any, list[Launch]] = {}
     for launch in trace.launches:
         if _is_unrecorded(trace, launch):
             places.setdefault((launch.kind, str(launch.call_site), launch.args[0].array), []).append(launch)
     if not places or experiment.blocked:
-        return []
+        return
     right = experiment.gradients()
     every = experiment.gradients(unrecorded=[item.index for group in places.values() for item in group])
     if max(relative_errors(right, every).values(), default=0.0) <= GRADIENT_CHANGED:
-        return []
-    return [_finding(case, rule, effect) for effect in _effects(case, right, places.values())]
+        return
+    for effect in _effects(case, right, places.values()):
+        yield _finding(case, rule, effect)
 
 
-def find_unrecorded_commands(case: RuleContext, rule: str) -> list[Finding]:
-    """Return a finding for each line that launches a recorded command whose gradient is missing in Warp."""
+def find_unrecorded_commands(case: RuleContext, rule: str) -> Iterator[Finding]:
+    """Yield a finding for each line that launches a recorded command whose gradient is missing in Warp."""
     trace, experiment = case.trace, case.experiment
     places: dict[Any, list[Launch]] = {}
     for index in experiment.commands():
         launch = trace.launches[index]
         places.setdefault((launch.kernel, str(launch.call_site)), []).append(launch)
     if not places or experiment.blocked or not experiment.leaves:
-        return []
-    effects = _effects(case, experiment.gradients(), places.values())
-    return [_command(case, rule, effect) for effect in effects]
+        return
+    for effect in _effects(case, experiment.gradients(), places.values()):
+        yield _command(case, rule, effect)
 
 
 class _Effect(NamedTuple):

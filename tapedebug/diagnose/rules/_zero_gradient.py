@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -81,26 +81,24 @@ def respond(context: RuleContext, leaves: Sequence[int]) -> Response:
     return Response(tuple(change if change > floor or not np.isfinite(change) else 0.0 for change in changes))
 
 
-def zero_slopes(context: RuleContext, reach: Reachability, leaves: Sequence[int]) -> list[Finding]:
-    """Return a finding for each connected input whose gradient is exactly 0."""
+def zero_slopes(context: RuleContext, reach: Reachability, leaves: Sequence[int]) -> Iterator[Finding]:
+    """Yield a finding for each connected input whose gradient is exactly 0."""
     if not leaves:
-        return []
+        return
     rest = list(leaves[ALONE:])
     together = respond(context, rest) if rest else Response(())
     quiet = bool(rest) and together.kind == "none"
     dead = context.experiment.dead_adjoints()
-    found = []
     for number, leaf in enumerate(leaves):
         response = together if quiet and number >= ALONE else respond(context, [leaf])
         edge = reach.integers(leaf)
         bits = _read_as_integers(context) if response.kind == "slope" else None
         if edge is not None and response.kind != "none":
-            found.append(_integers(context, reach, leaf, edge, response))
+            yield _integers(context, reach, leaf, edge, response)
         elif bits is not None:
-            found.append(_bits(context, leaf, *bits, response))
+            yield _bits(context, leaf, *bits, response)
         else:
-            found.append(_zero(context, reach, leaf, dead, response))
-    return found
+            yield _zero(context, reach, leaf, dead, response)
 
 
 def _zero(
@@ -151,7 +149,8 @@ def _of_slope(context: RuleContext, leaf: int) -> Severity:
     if leaf in context.experiment.wrong:
         # The effect of overwrites on a gradient is reported by another rule.
         return "info" if np.any(context.experiment.without(())[leaf]) else "error"
-    others = [finding for finding in context.trace.findings if finding.severity != "info"]
+    findings = context.trace.findings
+    others = [finding for finding in findings if finding.severity != "info" and finding.rule != CODE]
     label = context.trace.arrays[leaf].label
     return "info" if any(label in inputs_of(finding) for finding in others) else "warning"
 

@@ -8,7 +8,7 @@ events is recorded while the program runs; the gradient of the pass alone is mea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -58,14 +58,14 @@ class Accumulated(CrossTapeRule):
         """Estimate a look at the trace."""
         return READS_TRACE
 
-    def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
-        """Return a finding for each line that runs a pass on gradients that should have been zero."""
+    def check(self, contexts: Sequence[RuleContext]) -> Iterator[tuple[RuleContext, Finding]]:
+        """Yield a finding for each line that runs a pass on gradients that should have been zero."""
         groups = gradient_history.grouped(
             contexts,
             lambda history, context: _suspect_passes(history, context.trace),
             lambda found: found.event,
         )
-        return gradient_history.findings_of(groups, _finding)
+        yield from gradient_history.findings_of(groups, _finding)
 
 
 def _suspect_passes(history: GradientHistory, trace: Trace) -> list[Found]:

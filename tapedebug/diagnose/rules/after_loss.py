@@ -8,7 +8,7 @@ The gradients with and without them show which of these applies.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from functools import cached_property
 from typing import Any
@@ -77,19 +77,21 @@ class AfterLoss(TapeRule):
         kinds = len(_by_place(context.trace.launches[last + 1 : context.reversed_count]))
         return Cost(PROFILE.runs * (2 + min(MEASURED, kinds)), visits=15.0) if kinds else FOLLOWS_DATA
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each kind of launch that changes the gradient, and one for all the others."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each kind of launch that changes the gradient, and one for all the others."""
         if not context.experiment.losses or context.experiment.blocked:
-            return []
+            return
         study = _Study(context)
         if not study.late:
-            return []
+            return
         groups = _by_place(study.late)
         guilty = study.guilty(groups)
+        for group in guilty:
+            yield study.wrong(group)
         harmless = [launch for group in groups if group not in guilty for launch in group.launches]
         rest = [launch for launch in harmless if not study.resets(launch) and not study.is_of_last(launch)]
-        findings = [study.wrong(group) for group in guilty]
-        return [*findings, study.needless(rest)] if rest else findings
+        if rest:
+            yield study.needless(rest)
 
     def explain(self, cause: Finding, finding: Finding) -> str:
         """Attribute a disconnected loss, an overwrite or a NaN to the launches after the loss."""

@@ -88,23 +88,24 @@ class CustomGrad(TapeRule):
         _, chosen = _chosen(context)
         return Cost(bool(chosen), seconds=len(chosen) * THREADS * PER_THREAD)
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each custom gradient that differs from finite differences of its function."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each custom gradient that differs from finite differences of its function."""
         if context.replay is None:
-            return []
-        found: list[CustomGradFinding] = []
+            return
         known: set[int] = set()
         for number, checked in _checked(context).items():
             judged = _judged(context, checked)
             known |= {number} if judged else set()
-            found += judged
-        if context.experiment.wrong and not found:
-            found += _launches(context)
-        reported = {name for finding in found for name in finding.functions or ()}
-        more = find_partly_wrong_gradients(
+            yield from judged
+        reported: set[str] = set()
+        if context.experiment.wrong and not known:
+            for finding in _launches(context):
+                reported |= {*(finding.functions or ())}
+                yield finding
+        yield from find_partly_wrong_gradients(
             context, lambda function: id(function) in known or function.name in reported
         )
-        return [*found, *more, *find_bypassed_gradients(context)]
+        yield from find_bypassed_gradients(context)
 
 
 def _checked(context: RuleContext) -> dict[int, Checked]:
@@ -170,15 +171,14 @@ def _suspected(context: RuleContext, launch: Launch) -> list[int]:
 # ------------------------------------------------------------------------- what cannot be taken by itself
 
 
-def _launches(context: RuleContext) -> list[CustomGradFinding]:
-    """Return findings about native functions and gradients of arrays: whole launches are checked."""
+def _launches(context: RuleContext) -> Iterator[CustomGradFinding]:
+    """Yield findings about native functions and gradients of arrays: whole launches are checked."""
     replay = context.replay
     assert replay is not None
     kernels: dict[int, list[Launch]] = {}
     for launch in context.trace.launches:
         if launch.kernel is not None and launch.kind == "kernel":
             kernels.setdefault(launch.kernel, []).append(launch)
-    found = []
     for launches in list(kernels.values())[:KERNELS]:
         custom = _custom(context, launches[0])
         calls = () if custom is None else custom.calls()
@@ -186,9 +186,8 @@ def _launches(context: RuleContext) -> list[CustomGradFinding]:
         for place in evenly_spread(len(launches), LAUNCHES) if nodes else ():
             off = [slope for slope in launch_slopes(replay, launches[place].index) if slope.off]
             if off:
-                found.append(_as_a_whole(context, launches[place], nodes, off))
+                yield _as_a_whole(context, launches[place], nodes, off)
                 break
-    return found
 
 
 def _meant(call: CustomCall) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, field
+from itertools import chain
 
 import numpy as np
 
@@ -80,41 +81,54 @@ class Disconnected(TapeRule):
         """Estimate a run in float64, and searches through the data flow."""
         return Cost(1.0, visits=20.0)
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each place where a gradient is cut, and for gradients that are 0."""
-        trace, experiment = context.trace, context.experiment
-        if experiment.blocked:
-            return []
-        search = _Search(trace, experiment)
-        findings = [search.finding(cut) for cut in search.cuts()]
-        findings += library_stops(context, search.reach)
-        explained = {leaf for finding in findings for leaf in search.leaves_of(finding)}
-        kinked = {check.input for check in trace.checks if check.verdict == "KINK"}
-        explained |= {leaf for leaf in experiment.leaves if trace.arrays[leaf].label in kinked}
-        explained |= _without_effect(context)
-        reach = search.reach
-        apart = [leaf for leaf in experiment.leaves if not reach.leads_to_loss(leaf)]
-        crossed = [*crossings(context, reach), *off_tape_launches(context, reach, search.is_zero)]
-        findings += crossed
-        covered = {leaf for finding in crossed if finding.source for leaf in search.leaves_of(finding)}
-        explained |= covered
-        apart = [leaf for leaf in apart if leaf not in covered]
-        lost = through_numpy(context, reach, apart)
-        if lost is not None:
-            findings.append(lost)
-            explained |= set(search.leaves_of(lost))
-        zero = [leaf for leaf in experiment.leaves if leaf not in explained and search.is_zero(leaf)]
-        findings += unconnected(context, reach, [leaf for leaf in zero if leaf in apart])
-        connected = [leaf for leaf in zero if leaf not in apart and leaf not in context.zero_grad_paths]
-        findings += zero_slopes(context, reach, connected)
-        findings += integer_inputs(context)
-        nothing = nothing_asked(context) if not findings else None
-        return findings if nothing is None else [nothing]
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each place where a gradient is cut, and for gradients that are 0."""
+        if context.experiment.blocked:
+            return
+        found = False
+        for finding in _cut_or_zero(context):
+            found = True
+            yield finding
+        nothing = None if found else nothing_asked(context)
+        if nothing is not None:
+            yield nothing
 
     def repair(self, finding: Finding) -> Repair | None:
         """Return a repair that gives a gradient to the arrays at which it ends."""
         cut = isinstance(finding, DisconnectedFinding) and finding.kind in CUTS
         return Repair(requires_grad=True) if cut else None
+
+
+def _cut_or_zero(context: RuleContext) -> Iterator[Finding]:
+    """Yield the findings about gradients that inputs lack."""
+    trace, experiment = context.trace, context.experiment
+    search = _Search(trace, experiment)
+    reach = search.reach
+    kinked = {check.input for check in trace.checks if check.verdict == "KINK"}
+    explained = {leaf for leaf in experiment.leaves if trace.arrays[leaf].label in kinked}
+    explained |= _without_effect(context)
+    cuts: list[Finding] = []
+    for cut in chain(map(search.finding, search.cuts()), library_stops(context, reach)):
+        cuts.append(cut)
+        yield cut
+    # Only now: a stop in a library gets further inputs until the search for others has ended.
+    explained |= {leaf for finding in cuts for leaf in search.leaves_of(finding)}
+    apart = [leaf for leaf in experiment.leaves if not reach.leads_to_loss(leaf)]
+    covered: set[int] = set()
+    for crossed in chain(crossings(context, reach), off_tape_launches(context, reach, search.is_zero)):
+        covered |= set(search.leaves_of(crossed)) if crossed.source else set()
+        yield crossed
+    explained |= covered
+    apart = [leaf for leaf in apart if leaf not in covered]
+    lost = through_numpy(context, reach, apart)
+    if lost is not None:
+        explained |= set(search.leaves_of(lost))
+        yield lost
+    zero = [leaf for leaf in experiment.leaves if leaf not in explained and search.is_zero(leaf)]
+    yield from unconnected(context, reach, [leaf for leaf in zero if leaf in apart])
+    connected = [leaf for leaf in zero if leaf not in apart and leaf not in context.zero_grad_paths]
+    yield from zero_slopes(context, reach, connected)
+    yield from integer_inputs(context)
 
 
 def _without_effect(context: RuleContext) -> set[int]:
@@ -139,8 +153,8 @@ class _Search:
 
     # -------------------------------------------------------------------- cuts
 
-    def cuts(self) -> list[Cut]:
-        """Return the first places at which a gradient ends, nearest to the loss first; one per time loop."""
+    def cuts(self) -> Iterator[Cut]:
+        """Yield the first places at which a gradient ends, nearest to the loss first; one per time loop."""
         found: dict[tuple[object, ...], Cut] = {}
         for node in sorted(self.alive, key=self._written_at, reverse=True):
             for edge in self.graph.into(node):
@@ -155,7 +169,7 @@ class _Search:
                     cut.count = max(cut.count, 1)
                 else:
                     cut.count += 1
-        return [cut for cut in found.values() if self._confirmed(cut)]
+        return filter(self._confirmed, found.values())
 
     def _written_at(self, node: Node) -> int:
         writer = self.graph.versions[node].written_by

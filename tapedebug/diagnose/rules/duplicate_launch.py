@@ -9,7 +9,7 @@ there the state is read in between. Launches that write the same values again ar
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,18 +40,21 @@ class DuplicateLaunch(TapeRule):
         """Estimate a search through the data flow."""
         return FOLLOWS_DATA
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each contribution that is on the tape more than once."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each contribution that is on the tape more than once."""
         numbers = ValueNumbers(context.trace)
         if context.experiment.blocked or not context.experiment.leaves:
-            return []
+            return
         sums = [item for item in numbers.sums if is_float(context.trace.arrays[item.array or 0])]
         studies = [_Added(context, item, numbers) for item in sums]
         studies = _together(studies)
         if len(studies) > MEASURED:
             context.skipped(f"{self.code}: of {len(studies)} kinds that repeat {MEASURED} were measured")
-        findings = [study.finding() for study in studies[:MEASURED]]
-        return [finding for finding in findings if finding is not None] + _same_again(context, numbers)
+        for study in studies[:MEASURED]:
+            finding = study.finding()
+            if finding is not None:
+                yield finding
+        yield from _same_again(context, numbers)
 
 
 def _together(studies: list[_Added]) -> list[_Added]:
@@ -296,13 +299,14 @@ def _factors(one: Mapping[int, Values], all_: Mapping[int, Values]) -> dict[int,
     return found
 
 
-def _same_again(context: RuleContext, numbers: ValueNumbers) -> list[Finding]:
-    """Return one note for each kind of launch that writes the same values again."""
+def _same_again(context: RuleContext, numbers: ValueNumbers) -> Iterator[Finding]:
+    """Yield one note for each kind of launch that writes the same values again."""
     kinds: dict[Any, list[Launch]] = {}
     for item in numbers.same:
         first = item.launches[0]
         kinds.setdefault((first.kernel, first.name), []).extend(item.launches[1:])
-    return [_wasted(context, launches) for launches in kinds.values()]
+    for launches in kinds.values():
+        yield _wasted(context, launches)
 
 
 def _wasted(context: RuleContext, launches: list[Launch]) -> Finding:

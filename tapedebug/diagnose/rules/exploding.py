@@ -8,6 +8,7 @@ is useless, because a change below the resolution of float32 determines the loss
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from tapedebug.autograd.thresholds import (
@@ -51,17 +52,15 @@ class Exploding(TapeRule):
         """Estimate a search through the data flow."""
         return FOLLOWS_DATA
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for the loop that amplifies most, or else for the launch with the largest jump."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for the loop that amplifies most, or else for the launch with the largest jump."""
         profile, replay = context.profile, context.replay
         if profile is None or replay is None:
-            return []
+            return
         found = [item for item in largest(growths(context, profile)) if item.total >= EXPLODING_REPORTED]
-        if found:
-            finding = _loop(context, profile, found[0])
-            return [] if finding is None else [finding]
-        jump = _jump(context, profile)
-        return [] if jump is None else [jump]
+        finding = _loop(context, profile, found[0]) if found else _jump(context, profile)
+        if finding is not None:
+            yield finding
 
 
 # --------------------------------------------------------------------------------------------------- a loop

@@ -7,7 +7,7 @@ are two slopes, and the gradient is one of them; an `info` reports both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tapedebug.autograd.thresholds import SLOPE_IS_JUMP
 from tapedebug.diagnose import wording as words
@@ -30,14 +30,17 @@ class FlatOp(TapeRule):
         """Estimate a look at the trace."""
         return READS_TRACE
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each flat operation at which gradients become 0."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each flat operation at which gradients become 0."""
         ends: dict[tuple[int, int], list[int]] = {}
         for leaf, end in context.zero_grad_paths.items():
             if end.kind == "flat":
                 ends.setdefault((end.launch.index, end.param), []).append(leaf)
-        kinks = [_kink(context, check) for check in context.trace.checks if check.verdict == "KINK"]
-        return [*(_finding(context, leaves) for leaves in ends.values()), *kinks]
+        for leaves in ends.values():
+            yield _finding(context, leaves)
+        for check in context.trace.checks:
+            if check.verdict == "KINK":
+                yield _kink(context, check)
 
     def repair(self, finding: Finding) -> Repair | None:
         """Return a repair in which launches pass on an artificial adjoint although their derivative is 0."""

@@ -6,6 +6,8 @@ is reversed. That is no mistake, but it explains the memory use.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tapedebug.autograd.thresholds import LOOP_MEMORY_IGNORED, LOOP_MEMORY_RATIO, LOOP_MEMORY_REPORTED
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.experiments.places import location_at
@@ -26,8 +28,8 @@ class LoopMemory(TapeRule):
         """Estimate a look at the trace."""
         return READS_TRACE
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a note for each kernel whose adjoint stores many loop values."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a note for each kernel whose adjoint stores many loop values."""
         largest: dict[int | None, tuple[int, int]] = {}
         count: dict[int | None, list[int]] = {}
         kept = context.experiment.stored_loops()
@@ -39,7 +41,8 @@ class LoopMemory(TapeRule):
                 count.setdefault(launch.kernel, []).append(index)
                 if size > largest.get(launch.kernel, (0, 0))[0]:
                     largest[launch.kernel] = (size, index)
-        return [_finding(context, index, count[kernel]) for kernel, (_, index) in largest.items()]
+        for kernel, (_, index) in largest.items():
+            yield _finding(context, index, count[kernel])
 
 
 def _arrays(context: RuleContext, launch: Launch) -> int:

@@ -59,11 +59,11 @@ class Nonfinite(TapeRule):
         """Estimate two runs that observe all values and adjoints."""
         return Cost(4.0, 2.0) if context.replay is not None else Cost()
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for the launch that produced the first non-finite number, if there is one."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for the launch that produced the first non-finite number, if there is one."""
         trace, experiment = context.trace, context.experiment
         if experiment.blocked:
-            return []
+            return
         gradients = experiment.gradients()
         if trace.tape.on_overwrite in ("ignore", "warn") and all(
             np.isfinite(v).all() for v in gradients.values()
@@ -80,12 +80,12 @@ class Nonfinite(TapeRule):
             overflowing(context, OVERFLOW_EXPLAINED) if any(not birth.forward for birth in found) else None
         )
         severity: Severity = "error" if bad else "info"
-        findings = [_finding(trace, birth, severity, broken, gradients, growth) for birth in found]
+        for birth in found:
+            yield _finding(trace, birth, severity, broken, gradients, growth)
         if given is not None:
             # An input is the cause only if no launch is.
             blamed = bad and not found
-            findings.append(_in_input(trace, given, "error" if blamed else "info", broken, gradients))
-        return findings
+            yield _in_input(trace, given, "error" if blamed else "info", broken, gradients)
 
     def repair(self, finding: Finding) -> Repair | None:
         """Return a repair that replaces non-finite numbers."""

@@ -12,7 +12,7 @@ Remaining values count only if a run without them has another result.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -64,20 +64,21 @@ class NotReset(TapeRule):
         """Estimate the run that finds the first values of arrays."""
         return Cost(1.0) if context.replay is not None else READS_TRACE
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each loss that was not reset, and one for inputs that the launches changed."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each loss that was not reset, and one for inputs that the launches changed."""
         replay = context.replay
         if replay is None:
-            return []
+            return
         context.need(EarlierRecordings, "keeps no record of earlier recordings")
-        findings = []
         for loss in replay.losses:
             left = _left(replay, loss)
             why = None if left is None else _why(context, replay, loss, left)
             found = None if why is None else _sum(context, replay, loss)
             if why is not None and found is not None:
-                findings.append(_not_reset(context, replay, found, why))
-        return [*findings, *_inputs(context, replay)]
+                yield _not_reset(context, replay, found, why)
+        carried = _inputs(context, replay)
+        if carried is not None:
+            yield carried
 
 
 def _left(replay: Replay, array: int) -> EarlierRecording | None:
@@ -200,8 +201,8 @@ def _writer(context: RuleContext, info: ArrayInfo) -> Launch:
     return context.trace.launches[first or 0]
 
 
-def _inputs(context: RuleContext, replay: Replay) -> list[Finding]:
-    """Return one finding for all inputs that the launches of a cell overwrite before its next run."""
+def _inputs(context: RuleContext, replay: Replay) -> Finding | None:
+    """Return the finding about all inputs that the launches of a cell overwrite before its next run."""
     earlier = _earlier(replay)
     carried: dict[int, float] = {}
     for version in _found(context):
@@ -214,7 +215,7 @@ def _inputs(context: RuleContext, replay: Replay) -> list[Finding]:
             carried[version.array] = _change(replay, version.array)
     changed = [array for array, change in carried.items() if change]
     if not changed:
-        return []
+        return None
     first = max(changed, key=lambda array: carried[array])
     info = context.trace.arrays[first]
     labels = [info.label, *[context.trace.arrays[array].label for array in changed if array != first]]
@@ -222,26 +223,24 @@ def _inputs(context: RuleContext, replay: Replay) -> list[Finding]:
     location = words.access_location(
         context.trace, launch, words.written_param(launch, info, context.trace), ("write", "atomic")
     )
-    return [
-        Finding(
-            rule=NotReset.code,
-            severity="info",
-            message=_carried(context, info, labels, launch, words.place(location), carried[first]),
-            launches=[launch.index],
-            arrays=labels,
-            location=location,
-            call_site=launch.call_site,
-            evidence={
-                "kind": "inputs",
-                "because": "cell",
-                "changes": {context.trace.arrays[array].label: carried[array] for array in changed},
-            },
-            fix=(
-                f"nothing has to change if each run of the cell continues from the one before; otherwise set "
-                f"{words.listed(labels)} in the cell, before its launches"
-            ),
-        )
-    ]
+    return Finding(
+        rule=NotReset.code,
+        severity="info",
+        message=_carried(context, info, labels, launch, words.place(location), carried[first]),
+        launches=[launch.index],
+        arrays=labels,
+        location=location,
+        call_site=launch.call_site,
+        evidence={
+            "kind": "inputs",
+            "because": "cell",
+            "changes": {context.trace.arrays[array].label: carried[array] for array in changed},
+        },
+        fix=(
+            f"nothing has to change if each run of the cell continues from the one before; otherwise set "
+            f"{words.listed(labels)} in the cell, before its launches"
+        ),
+    )
 
 
 def _carried(

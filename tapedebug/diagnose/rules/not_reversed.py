@@ -6,7 +6,7 @@ nothing. Each tape alone is right, and no pass has an error; the gradient is tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -75,17 +75,15 @@ class NotReversed(CrossTapeRule):
         """Estimate a look at the trace."""
         return READS_TRACE
 
-    def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
-        """Return a finding for each reversed tape that begins with a state of tapes that were not."""
+    def check(self, contexts: Sequence[RuleContext]) -> Iterator[tuple[RuleContext, Finding]]:
+        """Yield a finding for each reversed tape that begins with a state of tapes that were not."""
         usable = [context for context in contexts if context.trace.launches]
         usable.sort(key=lambda context: context.trace.tape.began)
-        runs = [_run(usable[: place + 1]) for place in range(len(usable))]
-        return [
-            found
-            for run in runs
-            if run is not None and not _is_recorded_again(run, usable)
-            if (found := _finding(run)) is not None
-        ]
+        for place in range(len(usable)):
+            run = _run(usable[: place + 1])
+            found = None if run is None or _is_recorded_again(run, usable) else _finding(run)
+            if found is not None:
+                yield found
 
 
 def _run(contexts: Sequence[RuleContext]) -> Run | None:

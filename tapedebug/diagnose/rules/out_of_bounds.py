@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -41,13 +42,14 @@ class OutOfBounds(TapeRule):
         """Estimate a look at the trace."""
         return READS_TRACE
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return one finding for each line of a kernel that accesses memory outside an array."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield one finding for each line of a kernel that accesses memory outside an array."""
         groups: dict[Any, list[OutOfBoundsAccess]] = {}
         for item in context.elements.outside:
             launch = context.trace.launches[item.launch]
             groups.setdefault((launch.kernel, item.param, item.side.span), []).append(item)
-        return [_finding(context, group) for group in groups.values()]
+        for group in groups.values():
+            yield _finding(context, group)
 
     def explain(self, cause: Finding, finding: Finding) -> str:
         """Explain a non-finite number of unknown cause: it was read outside an array."""

@@ -7,7 +7,7 @@ experiment. The overwrites of a time loop are one finding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, field
 from typing import Any
 
@@ -56,14 +56,11 @@ class Overwrite(TapeRule):
         arrays = {item.array for item in context.trace.versions if item.overwritten_by is not None}
         return Cost(2 + 3 * min(MEASURED, len(arrays)), 1.0) if arrays else Cost()
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return one finding for each kind of overwrite on the tape that needs an explanation."""
-        found: list[Finding] = []
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield one finding for each kind of overwrite on the tape that needs an explanation."""
         if context.as_warp:
-            found = [
-                *find_unrecorded_writes(context, self.code),
-                *find_changed_structs(context, self.code),
-            ]
+            yield from find_unrecorded_writes(context, self.code)
+            yield from find_changed_structs(context, self.code)
         groups = group_overwrites(
             context.trace,
             in_memory=context.as_warp or in_memory(context.trace),
@@ -76,8 +73,9 @@ class Overwrite(TapeRule):
         if groups:
             study = OverwriteEffects(context.trace, context.experiment, groups)
             teller = _Teller(context, study)
-            found += [teller.finding(group) for group in study.groups if not teller.is_rounding(group)]
-        return found
+            for group in study.measured():
+                if not teller.is_rounding(group):
+                    yield teller.finding(group)
 
 
 def _by_atomics(trace: Trace, group: OverwriteGroup) -> bool:

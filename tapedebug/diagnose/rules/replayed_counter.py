@@ -39,15 +39,13 @@ class ReplayedCounter(ConstructRule):
         """Estimate a reverse pass like Warp's for each kernel with a counter."""
         return measured_cost(sum(1 for _ in _counted(context)))
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each kernel whose gradient depends on the return value of an atomic."""
-        findings = []
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each kernel whose gradient depends on the return value of an atomic."""
         for group in _counted(context):
             if not measurable(context, self.code):
                 continue
             if measure(context, group) and severity_of(group.errors) is not None:
-                findings.append(_finding(context, group))
-        return findings
+                yield _finding(context, group)
 
 
 def _counted(context: RuleContext) -> Iterator[Group]:

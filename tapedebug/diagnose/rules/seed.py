@@ -9,7 +9,7 @@ afterwards, or a number that the program computes off the tape (see `_off_tape`)
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -48,21 +48,22 @@ class Seed(TapeRule):
         """Estimate a search through the data flow."""
         return FOLLOWS_DATA
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding if the objective is known and backward started from something else."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if the objective is known and backward started from something else."""
         apart = _off_the_tape(context)
         if apart or (context.experiment.leaves and not context.experiment.losses):
-            return apart or _unseeded(context)
+            yield from apart or _unseeded(context)
+            return
         if context.experiment.blocked or not context.experiment.leaves:
-            return []
+            return
         seeds = seeds_of.consumed_seeds(context.rerun)
         if seeds is None:
-            return []
+            return
         if not _same(seeds, context):
-            return _pass_from_elsewhere(context, seeds)
-        if context.named_loss:
-            return []
-        return [*_stale(context, seeds), *(_seen(context, seeds) or _off_tape(context))]
+            yield from _pass_from_elsewhere(context, seeds)
+        elif not context.named_loss:
+            yield from _stale(context, seeds)
+            yield from _seen(context, seeds) or _off_tape(context)
 
 
 def _same(seeds: Mapping[int, Values], context: RuleContext) -> bool:

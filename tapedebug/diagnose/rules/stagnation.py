@@ -94,23 +94,25 @@ class Stagnation(TapeRule):
         """Estimate one run in float32, and samples in float64."""
         return Cost(2.0, 0.5)
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each array whose additions are lost, if that changes the loss."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each array whose additions are lost, if that changes the loss."""
         replay = context.replay
-        if replay is None:
-            return []
-        sums = list(_sums(context, replay))
-        if not sums:
-            return []
+        sums = [] if replay is None else list(_sums(context, replay))
+        if replay is None or not sums:
+            return
         try:
             with np.errstate(all="ignore"):  # non-finite numbers belong to another rule
-                totals = [(each, _total(replay, each)) for each in _suspects(context, replay, sums)]
-                short = [(each, total) for each, total in totals if total is not None and total.systematic]
-                findings = [_finding(context, replay, each, total) for each, total in short]
+                suspects = _suspects(context, replay, sums)
+            for each in suspects:
+                finding = None
+                with np.errstate(all="ignore"):
+                    total = _total(replay, each)
+                    if total is not None and total.systematic:
+                        finding = _finding(context, replay, each, total)
+                if finding is not None:
+                    yield finding
         except TapeError as error:
             context.skipped(f"{self.code} was not looked for: {error.message}")
-            return []
-        return [finding for finding in findings if finding is not None]
 
 
 # ------------------------------------------------------------------------------------------ which launches

@@ -11,7 +11,7 @@ gradient that was read earlier.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -74,14 +74,14 @@ class StaleGradient(CrossTapeRule):
         """Estimate a look at the trace."""
         return READS_TRACE
 
-    def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
-        """Return a finding for each line that updates inputs with stale gradients."""
+    def check(self, contexts: Sequence[RuleContext]) -> Iterator[tuple[RuleContext, Finding]]:
+        """Yield a finding for each line that updates inputs with stale gradients."""
         early = _copied_early(contexts)
 
         def look(history: GradientHistory, context: RuleContext) -> list[Found]:
             return [*_stale_updates(history, context), *early.get((id(context), history.info.id), ())]
 
-        return gradient_history.findings_of(
+        yield from gradient_history.findings_of(
             gradient_history.grouped(contexts, look, lambda found: found.read), _finding
         )
 

@@ -7,7 +7,7 @@ the values of the forward pass, and once on the current content of memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
@@ -64,15 +64,16 @@ class StaleValue(TapeRule):
         """Estimate a forward and a reverse run for each place that writes outside the tape."""
         return Cost(PROFILE.runs * min(MEASURED, len(_groups(context))))
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each place that overwrites needed values."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each place that overwrites needed values."""
         groups = _groups(context)
         if len(groups) > MEASURED:
             context.skipped(
                 f"{self.code}: of {len(groups)} places that write outside the tape {MEASURED} were measured"
             )
-        found = [_finding(context, group, measured=n < MEASURED) for n, group in enumerate(groups)]
-        return [*found, *written_meanwhile(context)]
+        for number, group in enumerate(groups):
+            yield _finding(context, group, measured=number < MEASURED)
+        yield from written_meanwhile(context)
 
 
 def _groups(context: RuleContext) -> list[Group]:
@@ -192,15 +193,15 @@ def _fix(context: RuleContext, label: str, severity: Severity, errors: Mapping[s
 # --------------------------------------------------------------------------- between two launches
 
 
-def written_meanwhile(context: RuleContext) -> list[Finding]:
-    """Return a finding for each array that was written off the tape between launches, if it has an effect.
+def written_meanwhile(context: RuleContext) -> Iterator[Finding]:
+    """Yield a finding for each array that was written off the tape between launches, if it has an effect.
 
     The tape detects that values changed between two launches, and replays them. But old and new values share
     one adjoint array, and no record of the tape separates their adjoints.
     """
     replay = context.replay
     if replay is None:
-        return []
+        return
     total = len(context.trace.launches)
     events: dict[int, list[Any]] = {}
     computed = {record.args[p].region for record in replay.records for p in record.written}
@@ -211,7 +212,6 @@ def written_meanwhile(context: RuleContext) -> list[Finding]:
         if number is not None and 0 < event.at < total:
             events.setdefault(number, []).append(event)
     consumed = replay.without(()) if events else {}
-    findings = []
     for array, written in events.items():
         right = _stopped(replay, array, [event.at for event in written])
         errors = {
@@ -221,8 +221,7 @@ def written_meanwhile(context: RuleContext) -> list[Finding]:
         }
         wrong = {label for label in errors if context.trace.array(label).id in replay.wrong}
         if max((errors[label] for label in wrong), default=0.0) > GRADIENT_WRONG:
-            findings.append(_between_launches(context, array, written, errors))
-    return findings
+            yield _between_launches(context, array, written, errors)
 
 
 def _stopped(replay: Replay, array: int, places: list[int]) -> dict[int, Values]:

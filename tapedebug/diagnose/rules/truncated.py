@@ -11,7 +11,7 @@ gradient, or whose own gradient was zeroed between two passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import pairwise
 from typing import Any
@@ -100,15 +100,18 @@ class Truncated(CrossTapeRule):
         """Estimate a search through the data flow."""
         return FOLLOWS_DATA
 
-    def check(self, contexts: Sequence[RuleContext]) -> list[tuple[RuleContext, Finding]]:
-        """Return a finding for each row of tapes that a state is carried along."""
+    def check(self, contexts: Sequence[RuleContext]) -> Iterator[tuple[RuleContext, Finding]]:
+        """Yield a finding for each row of tapes that a state is carried along."""
         usable = [
             context
             for context in contexts
             if context.trace.launches and context.experiment.blocked in ("", NO_LOSS)
         ]
         usable.sort(key=lambda context: context.trace.tape.began)
-        return [found for row in _rows(usable) if (found := _finding(row)) is not None]
+        for row in _rows(usable):
+            found = _finding(row)
+            if found is not None:
+                yield found
 
 
 def _rows(contexts: Sequence[RuleContext]) -> list[Row]:

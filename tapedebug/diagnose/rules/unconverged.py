@@ -8,6 +8,7 @@ their effect on the loss and the gradient is measured.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -40,12 +41,11 @@ class Unconverged(TapeRule):
         """Estimate a run through each loop."""
         return Cost(3.0, 1.0) if loops(context.trace) else Cost()
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for each solve that more rounds would change."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for each solve that more rounds would change."""
         replay = context.replay
         if replay is None:
-            return []
-        found: list[Finding] = []
+            return
         same = (_same(context, rounds) for rounds in loops(context.trace))
         candidates = alike(context.trace, [rounds for rounds in same if rounds is not None])
         for rounds in candidates[:TRIED]:
@@ -55,12 +55,12 @@ class Unconverged(TapeRule):
             if motion is None:
                 continue
             finding = _tried(context, rounds, motion)
-            found += [] if finding is None else [finding]
+            if finding is not None:
+                yield finding
         if len(candidates) > TRIED:
             context.skipped(
                 f"{self.code}: {len(candidates) - TRIED} of {len(candidates)} loops were not looked into"
             )
-        return found
 
 
 def _same(context: RuleContext, rounds: Loop) -> Loop | None:

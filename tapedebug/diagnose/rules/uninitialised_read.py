@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
 from tapedebug.autograd.thresholds import FLOAT64_RUNS_DIFFER
 from tapedebug.contract import AccessConflict, ElementTracking
@@ -33,13 +33,14 @@ class UninitialisedRead(TapeRule):
         """Estimate a look at the trace."""
         return READS_TRACE
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return one finding for each block of memory that is read before it is written."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield one finding for each block of memory that is read before it is written."""
         groups: dict[int, list[AccessConflict]] = {}
         for item in context.elements.unset:
             a = context.rerun.records[item.launch].args[item.param]
             groups.setdefault(id(a.region), []).append(item)
-        return [_finding(context, group) for group in groups.values()]
+        for group in groups.values():
+            yield _finding(context, group)
 
 
 def _finding(context: RuleContext, group: list[AccessConflict]) -> Finding:

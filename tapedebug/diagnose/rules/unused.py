@@ -45,15 +45,17 @@ class Unused(TapeRule):
         """Estimate a search through the data flow."""
         return FOLLOWS_DATA
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return the findings about arguments of the launches."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield the findings about arguments of the launches."""
         if context.experiment.blocked:
-            return []
+            return
         study = _Study(context)
-        findings = list(study.crossed())
+        yield from study.crossed()
         lost = study.lost_result()
-        findings += [lost] if lost is not None else []
-        return [*findings, *study.untouched(), *study.only_read()]
+        if lost is not None:
+            yield lost
+        yield from study.untouched()
+        yield from study.only_read()
 
     def explain(self, cause: Finding, finding: Finding) -> str:
         """Explain a disconnected input: its array, or a result computed from it, is in the wrong place."""

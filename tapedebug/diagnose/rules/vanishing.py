@@ -8,7 +8,7 @@ input has a gradient of relevant size.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -47,11 +47,11 @@ class Vanishing(TapeRule):
         zero = 0 if profile is None else sum(norm == 0 for norm in profile.gradients.values())
         return Cost(DISPLACED_RUNS * min(TRIED, zero))
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return a finding for the inputs whose gradients have vanished."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for the inputs whose gradients have vanished."""
         profile = context.profile
         if profile is None:
-            return []
+            return
         saturated = {leaf: end for leaf, end in context.zero_grad_paths.items() if end.kind == "saturated"}
         small = {leaf for leaf, end in context.zero_grad_paths.items() if end.kind == "underflow"}
         faded = [
@@ -61,15 +61,15 @@ class Vanishing(TapeRule):
         ]
         gone = [*saturated, *faded]
         if not gone:
-            return []
+            return
         flat = {leaf for leaf, end in context.zero_grad_paths.items() if end.kind == "flat"}
         hopeless = set(gone) | flat >= set(context.experiment.leaves) and any(
             _could_fall(context, leaf) for leaf in gone[:TRIED]
         )
-        found = [_dead(context, profile, leaves, hopeless) for leaves in _grouped(saturated)]
+        for leaves in _grouped(saturated):
+            yield _dead(context, profile, leaves, hopeless)
         if faded:
-            found.append(_faded(context, profile, faded, hopeless))
-        return found
+            yield _faded(context, profile, faded, hopeless)
 
 
 def _could_fall(context: RuleContext, leaf: int) -> bool:

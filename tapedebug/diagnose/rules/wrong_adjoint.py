@@ -7,6 +7,7 @@ with a wrong hand-written adjoint, and errors of this engine.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from tapedebug._source import display_file
@@ -45,12 +46,12 @@ class WrongAdjoint(TapeRule):
             return READS_TRACE
         return Cost(PROFILE.runs * math.log2(2 + len(context.trace.launches)), 1.0)
 
-    def check(self, context: RuleContext) -> list[Finding]:
-        """Return the first launch of the reverse pass whose adjoint is wrong, if nothing else explains it."""
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield the first launch of the reverse pass whose adjoint is wrong, if nothing else explains it."""
         replay = context.replay
         explained = any(finding.severity == "error" for finding in context.trace.findings)
         if replay is None or context.trace.verdict != "WRONG" or explained:
-            return []
+            return
         cut = {
             label
             for finding in context.trace.findings
@@ -65,20 +66,21 @@ class WrongAdjoint(TapeRule):
             if context.trace.arrays[leaf].label not in cut and leaf not in meanwhile
         ]
         if not leaves:  # finite differences also include paths that were detached on purpose
-            return []
+            return
         if not can_search(replay.recorded.tape):
-            return _one_by_one(context, replay)
+            yield from _one_by_one(context, replay)
+            return
         context.progress("bisecting the tape for a wrong adjoint")
         # Adjoints read the values of their launches: overwrites by others are no error of an adjoint.
         divergence = find_first_divergence(
             cast("Any", replay.twin), replay.seeds, [replay.arrays[leaf] for leaf in leaves], "versions"
         )
         if divergence is not None:
-            return [_finding(context, replay, divergence)]
-        context.skipped(
-            f"{self.code}: no launch was found whose adjoint differs from differences of it in float64"
-        )
-        return []
+            yield _finding(context, replay, divergence)
+        else:
+            context.skipped(
+                f"{self.code}: no launch was found whose adjoint differs from differences of it in float64"
+            )
 
 
 def _one_by_one(context: RuleContext, replay: Replay) -> list[Finding]:

@@ -217,13 +217,11 @@ def grouped(
 
 def findings_of(
     groups: Sequence[HistoryGroup[F]], put: Callable[[HistoryGroup[F]], Finding | None]
-) -> list[tuple[RuleContext, Finding]]:
-    """Create the findings of groups, and list errors on the other tapes that they concern."""
-    findings = []
+) -> Iterator[tuple[RuleContext, Finding]]:
+    """Yield the findings of groups, and list errors on the other tapes that they concern."""
     for group in groups:
         finding = put(group)
         if finding is not None:
-            findings.append((group.context, finding))
             for other in group.others if finding.severity == "error" else ():
                 other.elsewhere.append(finding)
-    return findings
+            yield group.context, finding
