@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from tapedebug._errors import ArgumentError, TapedebugError
 from tapedebug.autograd.subjects.struct_fields import arrays_in
-from tapedebug.contract import Array
+from tapedebug.contract import Array, RecordedTape, from_program
 from tapedebug.diagnose import wording as words
 from tapedebug.diagnose.trace_analysis.dependencies import differentiable
+from tapedebug.trace.recording import record_with_arrays
 
 if TYPE_CHECKING:
     from tapedebug.trace import TraceBinding
@@ -97,6 +98,18 @@ def find_seeds(recorded: TraceBinding, target: Loss) -> dict[Any, np.ndarray[Any
             hint="create it with requires_grad=True",
         )
     return {target: np.ones(target.shape, target.scalar_dtype)}
+
+
+def require_named(tape: RecordedTape, loss: Loss, inputs: Sequence[object] | None) -> None:
+    """Raise an error unless a tape can be diagnosed with a loss and inputs, if they are not None.
+
+    Raises:
+        TapedebugError: One of them is not on the tape, or the loss is no scalar with a gradient.
+        TypeError: One of them is no array.
+    """
+    recorded = record_with_arrays(tape)
+    find_seeds(recorded, from_program(tape, loss))
+    find_leaves(recorded, from_program(tape, inputs))
 
 
 def _need_array(what: str, found: object) -> None:

@@ -26,6 +26,7 @@ from tapedebug.autograd import gradcheck_tape, jacobian
 from tapedebug.autograd.subjects.repro_script import release_tape
 from tapedebug.diagnose import diagnose
 from tapedebug.diagnose.latest import defer_diagnosis, keep_latest
+from tapedebug.diagnose.target import require_named
 from tapedebug.notebook import _completion
 from tapedebug.notebook._cell import CellCode
 from tapedebug.notebook._clear_gradients import clear_gradients
@@ -156,16 +157,14 @@ class TapeMagics(Base):
         if idle and given.loss is None:
             says = " and ".join(idle) + (" says" if len(idle) == 1 else " say")
             raise UsageError(f"%%tape: {says} how to diagnose; name the loss: --loss ARRAY")
-        tape, value, is_reversed = self._recorded("%%tape", given, cell, given.loss)
+        tape, value = self._recorded("%%tape", given, cell, given.loss)
         if given.loss is not None and not given.no_panel and _shell.in_notebook() and not _shell.is_batch():
             self._show_and_diagnose(tape, given)
             return value
-        if given.loss is not None:
-            if running_command() and is_reversed and given.inputs is None:
-                # `tapedebug run` diagnoses all tapes of the notebook when it has ended.
-                defer_diagnosis(tape, self._diagnosis(given))
-            else:
-                keep_latest(tape, self._diagnosis(given)(tape))
+        if given.loss is not None and running_command():
+            self._defer(tape, given)
+        elif given.loss is not None:
+            keep_latest(tape, self._diagnosis(given)(tape))
         if not tape.operations:
             print(nothing_recorded("%%tape"))
         elif not given.no_panel:
@@ -193,7 +192,7 @@ class TapeMagics(Base):
         """
         __tracebackhide__ = True
         given = parse(self.gradcheck, "%%gradcheck", line)
-        tape, _, _ = self._recorded("%%gradcheck", given, cell)
+        tape, _ = self._recorded("%%gradcheck", given, cell)
         require_launches("%%gradcheck", tape)
         asked = self.keywords("%%gradcheck", CHECKING, given)
         with usage_errors("%%gradcheck"):
@@ -240,7 +239,7 @@ class TapeMagics(Base):
         from tapedebug.notebook._cell_jacobian import jacobian_of_launch
 
         given = parse(self.jacobian, "%%jacobian", line)
-        tape, _, _ = self._recorded("%%jacobian", given, cell)
+        tape, _ = self._recorded("%%jacobian", given, cell)
         require_launches("%%jacobian", tape)
         if not isinstance(tape, Tape):
             raise UsageError(
@@ -255,7 +254,7 @@ class TapeMagics(Base):
 
     def _recorded(
         self, magic: str, given: argparse.Namespace, cell: str, loss_name: str | None = None
-    ) -> tuple[RecordedTape, Any, bool]:
+    ) -> tuple[RecordedTape, Any]:
         """Run the cell with a tape.
 
         Launches of NVIDIA Warp are recorded on a tape of Warp, which then is the result.
@@ -267,7 +266,7 @@ class TapeMagics(Base):
             loss_name: The variable with the loss from which a reverse pass runs after the cell.
 
         Returns:
-            The tape, the value of the cell's last line, and True if the reverse pass ran after the cell.
+            The tape, and the value of the cell's last line.
         """
         __tracebackhide__ = True
         for option in ("name", "panel", "result"):
@@ -288,12 +287,11 @@ class TapeMagics(Base):
                 tape = own if own.operations or on_warp is None else on_warp
                 if tape is not own:
                     self._named(tape, code.name, given)
-            is_reversed = loss_name is not None and (tape is own or not tape.reverse_passes)
-            if is_reversed:
-                self._reverse(magic, tape, str(loss_name), given.inputs or ())
+            if loss_name is not None and (tape is own or not tape.reverse_passes):
+                self._reverse(magic, tape, loss_name, given.inputs or ())
         for note in warp.notes:
             print(note)
-        return tape, value, is_reversed
+        return tape, value
 
     def _named(self, tape: RecordedTape, cell: str, given: argparse.Namespace) -> None:
         Base.last = tape
@@ -333,6 +331,20 @@ class TapeMagics(Base):
         except TapedebugError:  # a check was started meanwhile
             panel.status = "The tape was diagnosed meanwhile: refresh() shows the findings."
 
+    def _defer(self, tape: RecordedTape, given: argparse.Namespace) -> None:
+        """Diagnose a tape if a later cell asks: `tapedebug run` diagnoses all when the notebook has ended."""
+        __tracebackhide__ = True
+        with usage_errors("%%tape"):
+            require_named(tape, *self._targets(given))
+        defer_diagnosis(tape, self._diagnosis(given))
+
+    def _targets(self, given: argparse.Namespace) -> tuple[Any, list[Any] | None]:
+        """Return the loss that the options name, and the inputs, if they name any."""
+        __tracebackhide__ = True
+        names = given.inputs
+        inputs = None if names is None else [self.variable("%%tape", "--inputs", name) for name in names]
+        return self.variable("%%tape", "--loss", given.loss), inputs
+
     def _diagnosis(
         self,
         given: argparse.Namespace,
@@ -340,10 +352,7 @@ class TapeMagics(Base):
     ) -> Callable[[RecordedTape], Diagnosis]:
         """Return the function that diagnoses a tape as the options say, with the variables of now."""
         __tracebackhide__ = True
-        loss = self.variable("%%tape", "--loss", given.loss)
-        inputs = (
-            None if given.inputs is None else [self.variable("%%tape", "--inputs", n) for n in given.inputs]
-        )
+        loss, inputs = self._targets(given)
 
         def diagnosed(tape: RecordedTape) -> Diagnosis:
             __tracebackhide__ = True

@@ -134,10 +134,11 @@ SQUARED = "wp.launch(square, dim=1, inputs=[x], outputs=[loss])"
         ([f"%%tape --loss loss\n{SQUARED}"], 1),
         ([f"%%tape --loss loss --as-warp --max-seconds 9\n{SQUARED}"], 1),
         ([f"%%tape --loss loss --name one\n{SQUARED}", f"%%tape --loss loss\nloss.zero_()\n{SQUARED}"], 2),
+        ([f"%%tape --loss loss --inputs x\n{SQUARED}"], 1),
         # A cell that asks for the result has its own diagnosis, at the time of the cell.
         ([f"%%tape --loss loss\n{SQUARED}", "%tape_report tape.html"], 2),
+        ([f"%%tape --loss loss --inputs x\n{SQUARED}", "%tape_report tape.html"], 2),
         ([f"%%tape --loss loss --panel shown\n{SQUARED}", "print('seen', shown.verdict)"], 2),
-        ([f"%%tape --loss loss --inputs x\n{SQUARED}"], 2),
         ([f"%%tape --loss loss --name tape\n{SQUARED}", "print('own', wp.diagnose(tape, loss).verdict)"], 2),
     ],
 )
@@ -154,11 +155,45 @@ def test_the_tape_of_a_cell_is_diagnosed_once(tmp_path: Path, cells: list[str], 
     assert all(line.endswith(" AGREE") for line in lines if line.startswith(("own", "seen")))
 
 
+ON_WARP = """
+import pytest
+from tests import stand_in_warp
+stand_in_warp.install(pytest.MonkeyPatch())
+import warp as wp
+from tests.reference_operations import square, total
+x = wp.array([0.5, -1.0, 2.0], requires_grad=True)
+s, loss = wp.zeros(3, requires_grad=True), wp.zeros(1, requires_grad=True)
+"""
+REVERSED = """%%tape --loss loss
+tape = wp.Tape()
+with tape:
+    wp.launch(square, [x, s])
+    wp.launch(total, [s, loss])
+tape.backward(loss)
+"""
+
+
+@pytest.mark.parametrize(("later", "count"), [([], 1), (["%tape_report tape.html"], 2)])
+def test_a_tape_of_warp_that_its_cell_reverses_is_diagnosed_once(
+    tmp_path: Path, later: list[str], count: int
+) -> None:
+    write_notebook(tmp_path / "study.ipynb", "%load_ext tapedebug\n" + COUNTED, ON_WARP, REVERSED, *later)
+    done = command(tmp_path, "run", "study.ipynb")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines.count("compared with differences") == count
+    assert "study.ipynb · tape 1 · 2 launches · NVIDIA Warp 1.19.0, cpu · gradient AGREE" in lines
+
+
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
         (f"%%tape --loss missing\n{SQUARED}", "UsageError: %%tape: --loss"),
         (f"%%tape --loss loss --inputs missing\n{SQUARED}", "UsageError: %%tape: --inputs"),
+        (
+            f"%%tape --loss loss --inputs y\ny = wp.zeros_like(x)\n{SQUARED}",
+            "UsageError: %%tape: diagnose: the input array(shape=(1,), dtype=float32) is not on this tape",
+        ),
         (f"%%tape --loss x\nx.requires_grad = False\n{SQUARED}", "UsageError: %%tape: "),
         (f"%%tape --loss loss\n{SQUARED}\n1 / 0", "ZeroDivisionError"),
     ],
