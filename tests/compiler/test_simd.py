@@ -480,20 +480,34 @@ def many_instructions(x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float), z: w
     z[i] = a
 
 
-def fetches(kernel: Any, kind: str = "forward") -> list[int]:
-    """Return how many bytes ahead of the accesses it prefetches, in order."""
+def assembly_of(kernel: Any, kind: str = "forward") -> str:
+    """Return the assembly of a kernel in lanes of 512 bits."""
     arrays = frozenset(n for n, param in enumerate(kernel.params) if isinstance(param.type, ArrayType))
     text = kernel._text(Variant(kind, frozenset() if kind == "forward" else arrays, lanes=True))
-    assembly = translator.vectorize(text.code, "entry", replace(text.lanes, bits=512))
-    calls = re.findall(r"call void @llvm.prefetch.p0\(ptr (%ahead\d+),", assembly)
+    return translator.vectorize(text.code, "entry", replace(text.lanes, bits=512))
+
+
+def fetches(kernel: Any, kind: str = "forward", cache: int = 3) -> list[int]:
+    """Return how many bytes ahead of the accesses it prefetches into a cache, in order."""
+    assembly = assembly_of(kernel, kind)
+    calls = re.findall(rf"call void @llvm.prefetch.p0\(ptr (%ahead\d+), i32 0, i32 {cache},", assembly)
     return [int(re.search(rf"{re.escape(call)} = .* i64 (\d+)", assembly)[1]) for call in calls]
+
+
+NEAR, FAR = translator.AHEAD
 
 
 def test_long_blocks_fetch_what_the_next_ones_access() -> None:
     assert fetches(few_instructions) == []
-    line = [translator.AHEAD + 64 * k for k in range(3)]
+    line = [NEAR + 64 * k for k in range(3)]
     assert fetches(many_instructions) == [*line, line[0], *line]
     compare(many_instructions, 40, [uniform(40, 3), np.zeros(40), np.zeros((40, 3))], exact=False)
+
+
+def test_what_later_blocks_access_is_fetched_into_a_larger_cache() -> None:
+    assert FAR > NEAR
+    near = fetches(many_instructions)
+    assert fetches(many_instructions, cache=2) == [FAR - NEAR + distance for distance in near]
 
 
 @wp.kernel
@@ -538,6 +552,11 @@ def planes(u: wp.array3d(dtype=float), out: wp.array3d(dtype=float)):
         out[i, j, k] = across + u[i, j, k - 1] + u[i, j, k + 1] - 6.0 * u[i, j, k]
 
 
+def test_what_holds_in_most_blocks_of_threads_is_said_to_be_likely() -> None:
+    assert "call i1 @llvm.expect.i1(" in assembly_of(nine_points)
+    assert "call i1 @llvm.expect.i1(" not in assembly_of(few_instructions)
+
+
 @wp.kernel
 def chain(x: wp.array(dtype=wp.vec3), far: int, y: wp.array(dtype=wp.vec3)):
     i = wp.tid()
@@ -549,13 +568,12 @@ def chain(x: wp.array(dtype=wp.vec3), far: int, y: wp.array(dtype=wp.vec3)):
 
 def test_what_follows_other_accesses_is_not_fetched_ahead() -> None:
     """The last row of an array that a thread accesses is new to the caches, and within a row one access."""
-    ahead = translator.AHEAD
-    assert fetches(nine_points) == [ahead] * 2, "u[i + 1, …] and out"
-    assert fetches(nine_points, "adjoint") == [ahead] * 4, "out, and u[i + 1, …] in three branches"
-    assert fetches(planes) == [ahead] * 4, (
+    assert fetches(nine_points) == [NEAR] * 2, "u[i + 1, …] and out"
+    assert fetches(nine_points, "adjoint") == [NEAR] * 4, "out, and u[i + 1, …] in three branches"
+    assert fetches(planes) == [NEAR] * 4, (
         "u[i - 1, …], u[i, j + 1, k], u[i + 1, …] and out: planes are far apart"
     )
-    vector = [ahead + 64 * k for k in range(3)]
+    vector = [NEAR + 64 * k for k in range(3)]
     assert fetches(chain) == vector * 3, "x[i + 1], x[i + far] and y"
     compare(nine_points, (9, 40), [uniform(9, 40), np.zeros((9, 40))], exact=False)
 

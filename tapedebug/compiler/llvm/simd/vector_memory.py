@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 from tapedebug._dataclass import dataclass
 from tapedebug.compiler.llvm.expressions import Operand, TranslationError
@@ -22,8 +23,12 @@ from tapedebug.compiler.llvm.simd.vector_calls import shuffle
 from tapedebug.compiler.llvm.simd.vector_values import LinearValue
 from tapedebug.lang.lowering import alignment, llvm_type
 
-AHEAD = 2048
-"""Bytes ahead of what is accessed that are fetched, where that is worth it: some blocks of threads."""
+AHEAD = {2048: 3, 8192: 2}
+"""By how many bytes memory is fetched ahead of an access, where that is worth it, and into which cache.
+
+LLVM counts caches from 3, the fastest. Memory of a loaded machine answers later than blocks of threads go
+through 2 KB; 8 KB of each array would crowd the fastest cache, and wait in the second one.
+"""
 LINE = 64
 """Bytes that are fetched at once."""
 FETCHED = " ; ahead"
@@ -130,11 +135,12 @@ class VectorMemory(GatheredIndices):
         """
         if self.mask is not None or self.loops or not self.leads:
             return
-        for start in range(0, count * alignment(kind), LINE):
+        lines = range(0, count * alignment(kind), LINE)
+        for (distance, cache), start in product(AHEAD.items(), lines):
             self.count += 1
             ahead = f"%ahead{self.count}"
-            self._write(f"{ahead} = getelementptr i8, ptr {place}, i64 {AHEAD + start}{FETCHED}")
-            self._write(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1){FETCHED}")
+            self._write(f"{ahead} = getelementptr i8, ptr {place}, i64 {distance + start}{FETCHED}")
+            self._write(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 {cache}, i32 1){FETCHED}")
 
     # Loads
 

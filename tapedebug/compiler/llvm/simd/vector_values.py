@@ -167,7 +167,9 @@ class VectorValues(Translator):
         same = dict(self.same)
         if sure is not None:
             (unknown,) = self._labels("unknown")
-            self._write(f"br i1 {sure}, label %{then}, label %{unknown}")
+            # So it is in most blocks of threads, whose instructions then stand one after the other.
+            likely = self._value("b1", f"call i1 @llvm.expect.i1(i1 {sure}, i1 true)")[1]
+            self._write(f"br i1 {likely}, label %{then}, label %{unknown}")
             self._begin(unknown)
         if not isinstance(condition, str):
             condition = condition()

@@ -229,7 +229,8 @@ class _Vectorizer(VectorMemory):
 
     def _is_long(self, at: int) -> bool:
         """True if a block of threads has more instructions than a processor's reorder window."""
-        return len(self.lines) - at + self.called * CALLED > LONG
+        instructions = sum(not line.endswith(FETCHED) for line in self.lines[at:])
+        return instructions + self.called * CALLED > LONG
 
     def _block(self, node: ast.For, first: str, stop: str | None) -> None:
         """A block of threads, from the first one; those from `stop` on do not run."""
