@@ -191,3 +191,29 @@ def test_norms_of_large_gradients_are_estimated_and_touch_only_a_sample() -> Non
     assert sample_of(large).size < WHOLE / 10
     assert norm_of(wp.array([1e30, 1e30], dtype=float)) == pytest.approx(2**0.5 * 1e30)
     assert norm_of(wp.zeros(3, dtype=float)) == 0
+
+
+@wp.kernel
+def twice(x: wp.array2d(dtype=float), y: wp.array2d(dtype=float)):
+    i, j = wp.tid()
+    y[i, j] = 2.0 * x[i, j]
+
+
+@pytest.mark.parametrize("strided", [False, True])
+def test_norms_of_repeated_passes_are_those_of_present_values(strided: bool) -> None:
+    """The view of a sample is made once; a copy of the values would be that of the first pass."""
+    n, m = 200, 201
+    x, y = (wp.zeros((n, m + 1 if strided else m), dtype=float, requires_grad=True) for _ in range(2))
+    if strided:
+        x, y = x[:, :m], y[:, :m]
+    with wp.Tape() as tape:
+        wp.launch(twice, (n, m), [x, y])
+    x.grad.fill_(1.0)
+    for _ in range(3):
+        tape.backward(grads={y: np.ones((n, m), np.float32)})
+    norms = [
+        [event.numbers[name] / (n * m) ** 0.5 for name in ("norm_before", "norm_after")]
+        for event in tape.trace().events
+        if event.kind == "backward" and event.of == "gradient"
+    ]
+    assert norms == [pytest.approx([1, 3]), pytest.approx([3, 5]), pytest.approx([5, 7])]

@@ -61,6 +61,10 @@ def checked_seeds(
         kept.fill(1)
         seeds[loss] = kept
     for a, gradient in _by_field(tracker, grads) if grads else ():
+        last = spare.get(a) if type(a) is array else None
+        if type(last) is BorrowedSeed and last.is_still(gradient, tracker) and has_gradient(a):
+            seeds[a] = last  # checked before: a pass that is repeated
+            continue
         if not isinstance(a, array) or not has_gradient(a):
             given = f"an array{a._facts()} without a gradient" if isinstance(a, array) else repr(a)
             raise TapeError(
@@ -98,11 +102,6 @@ def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> V
         copied: Values = gradient._numpy_view().copy()
         return copied
     last = spare.get(a)
-    still = last if isinstance(last, BorrowedSeed) and isinstance(gradient, array) else None
-    if still is not None and not still.is_still(gradient, tracker):
-        still = None
-    if same and still is not None:  # a pass that is repeated: no view is made
-        return still
     wanted = a.shape + types.value_shape(a.dtype)
     values = gradient._numpy_view() if isinstance(gradient, array) else np.asarray(gradient)
     if values.shape != wanted or not (values.dtype.kind in "iu" or is_float(values.dtype)):
@@ -110,8 +109,6 @@ def _seed_values(tracker: Tracker, a: array, gradient: Any, spare: SeedMap) -> V
             f"backward: the seed of the array{a._facts()} has shape {values.shape}, dtype {values.dtype}",
             hint=f"pass values of shape {wanted}, such as ones_like(array)",
         )
-    if still is not None:
-        return still
     if isinstance(gradient, array) and may_borrow(gradient, types.numpy_dtype(a.dtype), tracker):
         return BorrowedSeed(gradient)
     if values.nbytes < parallel_memcpy.LARGE and not isinstance(last, np.ndarray):

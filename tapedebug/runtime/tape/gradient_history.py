@@ -189,22 +189,31 @@ def norm_of(a: array) -> float:
 
 
 def _norm_of(buffer: Buffer, values: np.ndarray[Any, Any]) -> float:
+    return _norm_from_sample(buffer, _sampled(values), values.size)
+
+
+def _norm_from_sample(buffer: Buffer, sampled: np.ndarray[Any, Any], size: int) -> float:
+    """Return the norm of an array of `size` values in a buffer from those that `_sampled` has chosen."""
     if buffer.fill is not None and not any(buffer.fill):
         return 0.0
-    if not is_float(values.dtype):
+    if not is_float(sampled.dtype):
         return math.nan
-    looked_at = sample_of(values)
-    norm = _norm(looked_at)
-    return norm if looked_at.size == values.size else norm * math.sqrt(values.size / looked_at.size)
+    norm = _norm(sampled if sampled.ndim == 1 else sampled.reshape(-1))
+    return norm if sampled.size == size else norm * math.sqrt(size / sampled.size)
 
 
 def sample_of(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return all values in one row; of more than `WHOLE` contiguous ones an evenly spaced sample."""
+    return _sampled(values).reshape(-1)
+
+
+def _sampled(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return these values as a view, if that is possible; those of a sample have two axes."""
     row = values if values.ndim == 1 else values.reshape(-1)
     if values.size <= WHOLE or not values.flags.c_contiguous:
         return row
     length = values.size // BLOCKS
-    return row[: BLOCKS * length].reshape(BLOCKS, length)[:, :BLOCK].reshape(-1)
+    return row[: BLOCKS * length].reshape(BLOCKS, length)[:, :BLOCK]
 
 
 def glance_at(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
@@ -290,7 +299,7 @@ class InputGrads:
         inputs: Their bytes, as an `Event` lists them.
     """
 
-    __slots__ = ("_views", "arrays", "buffer", "inputs", "start", "stop")
+    __slots__ = ("_samples", "arrays", "buffer", "inputs", "start", "stop")
 
     def __init__(self, buffer: Buffer, arrays: list[array]) -> None:
         self.buffer, self.arrays = buffer, arrays
@@ -301,17 +310,24 @@ class InputGrads:
         self.inputs: tuple[tuple[int, int], ...] = ((self.start, self.stop),)
         if 1 < len(arrays) <= LISTED:
             self.inputs = tuple([(a.start, a.stop) for a in arrays])
-        self._views: dict[array, tuple[Buffer, np.ndarray[Any, Any]]] = {}
+        self._samples: dict[array, tuple[Buffer, np.ndarray[Any, Any], int]] = {}
 
-    def gradient(self, a: array) -> np.ndarray[Any, Any]:
-        """Return the gradient of an input as a NumPy view, which is created once."""
-        memory, view = self._views.get(a, (None, None))
-        if view is None or memory is not self.buffer.adjoint:
+    def norm(self, a: array) -> float:
+        """Return the norm of the gradient of an input, from a view of a sample, which is created once.
+
+        A pass over large arrays leaves nothing else in the caches: to create the view takes longer then than
+        to read the sample.
+        """
+        memory, sampled, size = self._samples.get(a, (None, None, 0))
+        if sampled is None or memory is not self.buffer.adjoint:
             gradient = a.grad
             assert gradient is not None
-            view = gradient._numpy_view()
-            self._views[a] = gradient.buffer, view
-        return view
+            memory, values = gradient.buffer, gradient._numpy_view()
+            sampled, size = _sampled(values), values.size
+            if np.may_share_memory(sampled, values):
+                self._samples[a] = memory, sampled, size
+        assert memory is not None
+        return _norm_from_sample(memory, sampled, size)
 
 
 def input_grads_of(arrays: Sequence[array]) -> list[InputGrads]:
@@ -344,7 +360,7 @@ class BackwardSpan:
                 for a in leaf.arrays[:MEASURED]:
                     norm = known.get((a.start, a.stop))
                     if norm is None:
-                        norm = _norm_of(memory, leaf.gradient(a))
+                        norm = leaf.norm(a)
                     if norm:
                         found.append((a, norm))
                 if found:
@@ -355,12 +371,7 @@ class BackwardSpan:
         """Add the pass to the history of each input; return the first fields of the tape's event."""
         for leaf in self.leaves:
             memory = leaf.buffer.gradient()
-            norms = tuple(
-                [
-                    (a.start, a.stop, norm, _norm_of(memory, leaf.gradient(a)))
-                    for a, norm in self.before.get(leaf, ())
-                ]
-            )
+            norms = tuple([(a.start, a.stop, norm, leaf.norm(a)) for a, norm in self.before.get(leaf, ())])
             row = "backward", self.begun, leaf.start, leaf.stop, "", site, tape, at, number, again
             assert memory.history is not None
             assert leaf.buffer.history is not None
