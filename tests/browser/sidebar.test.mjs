@@ -202,6 +202,16 @@ test("while a tape is diagnosed, its row shows the verdict and how many rules ar
   await screenshot(page, "sidebar-cancel");
   await row.getByRole("button", { name: "Cancel diagnosis" }).click();
   await row.getByRole("button", { name: "Diagnose again" }).waitFor();
+  const isEnabled = () => page.evaluate(() => globalThis.jupyterapp.commands.isEnabled("tapedebug:cancel-diagnosis"));
+  assert.equal(await isEnabled(), false);
+  await row.getByRole("button", { name: "Diagnose again" }).click();
+  await row.locator(".td-side-doing", { hasText: /^… diagnosing, \d+ rules left$/ }).waitFor();
+  assert.equal(await isEnabled(), true);
+  await command(page, "apputils:activate-command-palette");
+  await page.locator(".lm-CommandPalette-input").fill("cancel diagnosis");
+  await page.locator(".lm-CommandPalette-item:not(.lm-mod-disabled)", { hasText: "Cancel Diagnosis" }).click();
+  await row.getByRole("button", { name: "Diagnose again" }).waitFor();
+  assert.equal(await isEnabled(), false);
   assert.equal(await row.locator(".td-side-doing").count(), 0);
   await row.getByText("✕ gradient WRONG").waitFor();
 });

@@ -89,6 +89,26 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
         Notification.info(outcome(session, tape), { autoClose: 8_000, actions: [open] });
       },
     );
+    const cancel = "tapedebug:cancel-diagnosis";
+    const isDiagnosing = (): boolean => tapes.current !== null && tapes.current.diagnosed.length > 0;
+    add(
+      cancel,
+      "Cancel Diagnosis",
+      "Stop the diagnosis that is running in this kernel; what it has found so far stays",
+      () => {
+        const session = current();
+        return session.cancel(...session.diagnosed);
+      },
+      isDiagnosing,
+    );
+    let wasDiagnosing = false;
+    const follow = (): void => {
+      if (wasDiagnosing === isDiagnosing()) return;
+      wasDiagnosing = !wasDiagnosing;
+      commands.notifyCommandChanged(cancel);
+    };
+    tapes.changed.connect(follow);
+    tapes.currentChanged.connect(follow);
     add(
       "tapedebug:export",
       "Export Report of Latest Tape",

@@ -50,7 +50,7 @@ export class TapeSession implements IDisposable {
   /** A cell is running. */
   busy = false;
   next: NextCell = OFF;
-  /** Tapes that the kernel is diagnosing. */
+  /** Tapes whose diagnosis this page has asked for. */
   readonly diagnosing = new Set<number>();
   /** The last error, as the kernel worded it. */
   error = "";
@@ -181,6 +181,17 @@ export class TapeSession implements IDisposable {
       this.diagnosing.delete(tape);
       this.emit();
     }
+  }
+
+  /** The tapes that the kernel is diagnosing, for this page or another. */
+  get diagnosed(): readonly number[] {
+    const rows = this.tapes.filter((row) => row.diagnosing === true).map((row) => row.tape);
+    return [...new Set([...this.diagnosing, ...rows])];
+  }
+
+  /** Ends the diagnoses of some tapes, or their checks; what was found so far stays. */
+  async cancel(...tapes: readonly number[]): Promise<void> {
+    await Promise.all(tapes.map((tape) => this.ask({ type: "cancel", tape })));
   }
 
   /** Sends a question; rejects with the kernel's message, or when the kernel goes away before it answers. */

@@ -229,7 +229,7 @@ class SideBar extends Widget {
 
   private actions(session: TapeSession, row: TapeRow): HTMLElement {
     const { tape } = row;
-    const busy = session.diagnosing.has(tape) || row.diagnosing === true;
+    const busy = session.diagnosed.includes(tape);
     const make = (name: string, text: string, hint: string, work: () => Promise<unknown>, off = false) => {
       const made = key(button(`td-side-action td-side-${name}`, text, hint, this.act(work)), `${name}-${tape}`);
       made.disabled = off;
@@ -239,13 +239,9 @@ class SideBar extends Widget {
     box.append(make("open", "Open", `Open the debugger on ${title(row)}`, () => this.open(tape), session.busy));
     if (busy) {
       const hint = "Stop the diagnosis; what it has found so far stays";
-      box.append(make("cancel", "Cancel diagnosis", hint, () => session.ask({ type: "cancel", tape })));
+      box.append(make("cancel", "Cancel diagnosis", hint, () => session.cancel(tape)));
     } else if (this.progress.has(tape)) {
-      box.append(
-        make("cancel", "Cancel checks", "Stop the checks after the current pair", () =>
-          session.ask({ type: "cancel", tape }),
-        ),
-      );
+      box.append(make("cancel", "Cancel checks", "Stop the checks after the current pair", () => session.cancel(tape)));
     } else {
       const again = row.findings === null ? "Diagnose" : "Diagnose again";
       const hint = "Check the gradient of this tape end to end, and list what is wrong with it";

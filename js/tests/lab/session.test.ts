@@ -210,6 +210,28 @@ describe("a session", () => {
     expect(session.tapes.map((row) => row.tape)).toEqual([3, 12]);
   });
 
+  it("knows which tapes are being diagnosed, for this page or another, and cancels them", async () => {
+    const kernel = new Kernel();
+    const rows = [
+      { ...ROW, diagnosing: true },
+      { ...ROW, tape: 12 },
+      { ...ROW, tape: 13 },
+    ];
+    kernel.answer = (question) => (question.type === "list" ? { type: "tapes", tapes: rows } : { type: "done" });
+    const { session } = start(kernel);
+    expect(session.diagnosed).toEqual([]);
+    session.watch();
+    await settle();
+    const diagnosis = session.diagnose(12);
+    expect(session.diagnosed).toEqual([12, 3]);
+    await session.cancel(...session.diagnosed);
+    expect(kernel.sent.filter(({ type }) => type === "cancel")).toMatchObject([{ tape: 12 }, { tape: 3 }]);
+    await diagnosis;
+    kernel.comm?.say({ type: "row", row: ROW });
+    await settle();
+    expect(session.diagnosed).toEqual([]);
+  });
+
   it("knows the newest tape, or why there is none", async () => {
     const kernel = new Kernel();
     kernel.answer = () => ({ type: "tapes", tapes: [ROW, { ...ROW, tape: 12 }, { ...ROW, tape: 4 }] });
