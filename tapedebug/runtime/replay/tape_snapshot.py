@@ -212,7 +212,7 @@ def _swapped(shadow: Shadow, moment: TapeSnapshot) -> Iterator[None]:
 def _write(buffer: Buffer, states: list[Any], content: Bytes) -> None:
     """Set the ranges that a tape uses, but not the gaps between them, to the content of private memory."""
     for each in states:
-        if each.exact is None:
+        if each.is_contiguous:
             buffer.data[each.start : each.stop] = content[each.start : each.stop]
         else:
             elements_of(buffer.data, each.array)[...] = elements_of(content, each.array)

@@ -426,7 +426,7 @@ def _emptied(tracker: Tracker, groups: list[Group]) -> set[Buffer]:
     found = set()
     count = len(tracker.records)
     for buffer, ledger in tracker.ledgers.items():
-        whole = ledger.is_single and ledger.exact is None and ledger.stop - ledger.start == buffer.nbytes
+        whole = ledger.is_single and ledger.is_contiguous and ledger.stop - ledger.start == buffer.nbytes
         if whole and not (ledger.liveins and ledger.found(count)) and buffer not in kept:
             found.add(buffer)
     return found

@@ -24,6 +24,12 @@ VIEWS = 20
 The counts are one integer, which the garbage collector need not visit.
 """
 
+_GIVEN, _UNWRITTEN, _FLAGS = 1, 2, 2
+"""Two flags below the counts, and the bits that they take."""
+
+WRITES = VIEWS + _FLAGS
+"""Bits below the number of writes in `BufferVersions.first`."""
+
 if TYPE_CHECKING:
     from tapedebug.runtime.memory.array import array
     from tapedebug.runtime.tape.tracker import Tracker
@@ -218,8 +224,6 @@ class RangeState:
         number: The position in the ledger's `states`.
         need: The open need of its values, or None.
         livein: The open live-in, or None.
-        exact: The elements as a NumPy view if the range has gaps, else None.
-        folded: Two of its elements may share memory, so that several threads have it as their own.
         overlaps: Numbers of the ledger's other states that share bytes with this one.
         hot: A write of this range may have to close needs or live-ins.
         defined: Its content comes from the tape, or from a registered live-in.
@@ -227,40 +231,44 @@ class RangeState:
             was before a reverse pass, and 2 if after one.
     """
 
-    __slots__ = (
-        "array",
-        "defined",
-        "exact",
-        "folded",
-        "hot",
-        "livein",
-        "need",
-        "number",
-        "outside",
-        "overlaps",
-        "start",
-        "stop",
-    )
+    __slots__ = ("array", "defined", "hot", "livein", "need", "number", "outside", "overlaps")
 
     def __init__(self, number: int, a: array) -> None:
-        self.number = number
         self.array = a
-        self.start = a.start
-        self.stop = a.stop
-        self.exact = None if a.is_contiguous else a._numpy_view()
-        self.folded = not a.is_contiguous and folds(a.shape, a.strides, a.item_size)
-        self.overlaps: tuple[int, ...] = ()
+        self.number = number
         self.need: SavedValue | None = None
         self.livein: ExternalInput | None = None
-        self.hot = False
-        self.defined = False
+        self.overlaps: tuple[int, ...] = ()
+        self.hot = self.defined = False
         self.outside = 0
+
+    @property
+    def start(self) -> int:
+        """The first byte of the range in the buffer."""
+        return self.array.start
+
+    @property
+    def stop(self) -> int:
+        """The byte after the last."""
+        return self.array.stop
+
+    @property
+    def is_contiguous(self) -> bool:
+        """False if the range has gaps, which belong to other arrays."""
+        return self.array.is_contiguous
+
+    @property
+    def folded(self) -> bool:
+        """True if two of its elements may share memory, so that several threads have it as their own."""
+        a = self.array
+        return not a.is_contiguous and folds(a.shape, a.strides, a.item_size)
 
     def meets(self, other: RangeState) -> bool:
         """Return True if the two share a byte."""
-        if self.stop <= other.start or other.stop <= self.start or self.start == self.stop:
+        a, b = self.array, other.array
+        if a.stop <= b.start or b.stop <= a.start or a.start == a.stop:
             return False
-        return (self.exact is None and other.exact is None) or share_elements(self.array, other.array)
+        return (a.is_contiguous and b.is_contiguous) or share_elements(a, b)
 
 
 def _differ(buffer: Buffer) -> bool:
@@ -288,63 +296,77 @@ class _Others:
         self.index: IntervalIndex | None = None
 
 
+class _Windows:
+    """What a tape notes of a buffer that NumPy can write to, which few buffers are.
+
+    Attributes:
+        opened: Number of records on the tape when it first could.
+        guarded: Numbers of the states that it can write to, with a copy of their content if neither a need
+            nor a live-in has one.
+    """
+
+    __slots__ = ("guarded", "opened")
+
+    def __init__(self, opened: int) -> None:
+        self.opened = opened
+        self.guarded: dict[int, Bytes | None] = {}
+
+
 class BufferVersions(RangeState):
     """The ranges of one buffer that one tape uses; the object itself is the first of them.
 
     Most buffers have that one alone, and a tape may use thousands: an object for both takes less time and
     memory, and is one less for the garbage collector to visit. It is in none of its own lists, which would
-    keep a dropped tape alive.
+    keep a dropped tape alive. `versions_of` makes it, and what can be found from its array is not stored.
 
     Attributes:
         needs: All needs, open and closed.
         liveins: All live-ins, open and closed.
-        guarded: Numbers of the states that NumPy can write to, with a copy of their content if neither a need
-            nor a live-in has one. The dictionary is created for the first: thousands of ledgers have none.
-        given: When the tape first used the buffer, it held the differing values that it was created with.
-        unwritten: When the tape first used the buffer, it had never been written.
-        opened: Number of records on the tape when NumPy could first write to it unnoticed, or None.
-        counts: The numbers of writes and views of the buffer when the tape first used it, in one integer.
+        first: The buffer when the tape first used it, in one integer: `counts`, `given` and `unwritten`.
     """
 
-    __slots__ = (
-        "_others",
-        "buffer",
-        "counts",
-        "given",
-        "guarded",
-        "liveins",
-        "needs",
-        "opened",
-        "unwritten",
-    )
+    __slots__ = ("_others", "_windows", "first", "liveins", "needs")
 
-    def __init__(self, a: array, tracker: Tracker) -> None:
-        # As `RangeState.__init__`, without a call: most buffers of a long tape are new to it.
-        self.number = self.outside = 0
-        self.array = a
-        self.start = a.start
-        self.stop = a.stop
-        if a.is_contiguous:
-            self.exact = None
-            self.folded = False
-        else:
-            self.exact = a._numpy_view()
-            self.folded = folds(a.shape, a.strides, a.item_size)
-        self.overlaps = ()
-        self.need = self.livein = None
-        self.hot = self.defined = False
-        buffer = self.buffer = a.buffer
-        self._others: _Others | None = None
-        self.needs: list[SavedValue] | tuple[()] = ()
-        self.guarded: dict[int, Bytes | None] = _UNGUARDED
-        self.liveins: list[ExternalInput] | tuple[()] = ()
-        self.given = not (buffer.writes or buffer.undefined) and buffer.fill is None and _differ(buffer)
-        self.unwritten = buffer.undefined and not buffer.writes
-        self.opened: int | None = 0 if buffer.windows else None
-        self.counts = buffer.writes << VIEWS | buffer.views
-        if not tracker.dry:
-            watch = buffer.watch
-            buffer.watch = tracker.watch_beside(watch) if watch else tracker.watch
+    _others: _Others | None
+    _windows: _Windows | None
+    first: int
+    needs: list[SavedValue] | tuple[()]
+    liveins: list[ExternalInput] | tuple[()]
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer."""
+        return self.array.buffer
+
+    @property
+    def counts(self) -> int:
+        """The numbers of writes and views of the buffer when the tape first used it, in one integer."""
+        return self.first >> _FLAGS
+
+    @property
+    def given(self) -> bool:
+        """True if the tape found the differing values in the buffer that it was created with."""
+        return bool(self.first & _GIVEN)
+
+    @property
+    def unwritten(self) -> bool:
+        """True if the buffer had never been written when the tape first used it."""
+        return bool(self.first & _UNWRITTEN)
+
+    @property
+    def guarded(self) -> dict[int, Bytes | None]:
+        """Numbers of the states that NumPy can write to, with copies as in `_Windows`."""
+        return _UNGUARDED if self._windows is None else self._windows.guarded
+
+    @property
+    def opened(self) -> int | None:
+        """Number of records on the tape when NumPy could first write to it unnoticed, or None."""
+        return None if self._windows is None else self._windows.opened
+
+    def window_opened(self, records: int) -> None:
+        """Note that NumPy can write to the buffer, with the number of records on the tape."""
+        if self._windows is None:
+            self._windows = _Windows(records)
 
     @property
     def states(self) -> list[RangeState]:
@@ -396,7 +418,7 @@ class BufferVersions(RangeState):
                 found.overlaps += (other.number,)
                 other.overlaps += (found.number,)
                 found.hot = found.hot or other.need is not None or other.livein is not None
-                inside = other.exact is None and other.start <= found.start and found.stop <= other.stop
+                inside = other.is_contiguous and other.start <= found.start and found.stop <= other.stop
                 found.defined = found.defined or (inside and other.defined)
         ranges.add(found.start, found.stop, found.number)
 
@@ -418,10 +440,9 @@ class BufferVersions(RangeState):
         """Return the live-ins that the first `records` can read: those written later are left out."""
         return [live for live in self.liveins if not live.injected or live.at < records]
 
-    def guard(self, number: int, copy: Bytes | None) -> None:
-        """Enter a state that NumPy can write to from now on."""
-        if self.guarded is _UNGUARDED:
-            self.guarded = {}
+    def guard(self, number: int, copy: Bytes | None, records: int) -> None:
+        """Enter a state that NumPy can write to from now on, with the number of records on the tape."""
+        self.window_opened(records)
         self.guarded[number] = copy
 
     def within(self, start: int, stop: int) -> list[RangeState]:
@@ -439,3 +460,29 @@ class BufferVersions(RangeState):
         state.hot = True
         for number in state.overlaps:
             self.numbered(number).hot = True
+
+
+def versions_of(a: array) -> BufferVersions:
+    """Return the ledger of the buffer of an array, of which a tape uses the range of that array first.
+
+    Tapes do this for thousands of arrays: as `__init__` it would take a quarter longer.
+    """
+    buffer = a.buffer
+    made = _new(BufferVersions)
+    made.array = a
+    made.number = made.outside = 0
+    made.need = made.livein = made._others = None
+    made.overlaps = made.needs = made.liveins = ()
+    made.hot = made.defined = False
+    made._windows = _Windows(0) if buffer.windows else None
+    first = buffer.writes << WRITES | buffer.views << _FLAGS
+    if not buffer.writes:
+        if buffer.undefined:
+            first |= _UNWRITTEN
+        elif buffer.fill is None and _differ(buffer):
+            first |= _GIVEN
+    made.first = first
+    return made
+
+
+_new = BufferVersions.__new__

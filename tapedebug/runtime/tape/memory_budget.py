@@ -103,7 +103,7 @@ class Extent:
         for buffer, states in self._states.items():
             own: list[list[int]] = []
             for state in sorted(states.values(), key=lambda s: s.start):
-                if state.exact is not None:
+                if not state.is_contiguous:
                     continue
                 if own and state.start <= own[-1][1]:
                     own[-1][1] = max(own[-1][1], state.stop)
@@ -113,7 +113,7 @@ class Extent:
             strided += [
                 s.array
                 for s in states.values()
-                if s.exact is not None and not any(low <= s.start and s.stop <= high for low, high in own)
+                if not (s.is_contiguous or any(low <= s.start and s.stop <= high for low, high in own))
             ]
         return runs, strided
 

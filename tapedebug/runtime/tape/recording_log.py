@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tapedebug._clock import clock
 from tapedebug._dataclass import dataclass
 from tapedebug.runtime.memory.array import array
-from tapedebug.runtime.tape.buffer_versions import VIEWS
+from tapedebug.runtime.tape.buffer_versions import VIEWS, WRITES
 
 if TYPE_CHECKING:
     from tapedebug.runtime.memory.buffer import Buffer
@@ -50,7 +50,7 @@ class _Ended(NamedTuple):
         writes: The number of its writes.
         views: The number of its NumPy views.
         windows: The number of objects through which it could be written unnoticed.
-        begun: The `counts` of its ledger: writes and views when the recording first used it.
+        begun: The `first` of its ledger: writes and views when the recording first used it.
     """
 
     writes: int
@@ -67,7 +67,7 @@ class _Buffers:
     def __init__(self, ledgers: dict[Buffer, BufferVersions]) -> None:
         facts: list[int] = []
         for buffer, ledger in ledgers.items():
-            facts += buffer.number, buffer.writes, buffer.views, buffer.windows, ledger.counts
+            facts += buffer.number, buffer.writes, buffer.views, buffer.windows, ledger.first
         self._facts = facts
         self._by_number: dict[int, _Ended] | None = None
 
@@ -148,7 +148,7 @@ class EarlierRecording:
     def wrote(self, buffer: Buffer) -> bool:
         """Return True if the recording wrote a buffer."""
         then = self.buffers.by_number.get(buffer.number)
-        return then is not None and then.writes != then.begun >> VIEWS
+        return then is not None and then.writes != then.begun >> WRITES
 
 
 _recordings: deque[EarlierRecording] = deque(maxlen=KEPT)
@@ -161,7 +161,7 @@ def remember(records: list[Record], ledgers: dict[Buffer, BufferVersions]) -> Ea
     few = records if len(records) <= 2 * COMPARED else [*records[:COMPARED], *records[-COMPARED:]]
     contents: dict[int, bytes] = {}
     for buffer, ledger in reversed(ledgers.items()):  # the last small ones that it wrote
-        if buffer.nbytes <= SMALL and buffer.writes != ledger.counts >> VIEWS:
+        if buffer.nbytes <= SMALL and buffer.writes != ledger.first >> WRITES:
             contents[buffer.number] = buffer.data.tobytes()
             if len(contents) >= MOST_SMALL:
                 break

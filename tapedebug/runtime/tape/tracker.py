@@ -28,6 +28,7 @@ from tapedebug.runtime.tape.buffer_versions import (
     UntrackedWrite,
     UntrackedWrites,
     same_elements,
+    versions_of,
 )
 from tapedebug.runtime.tape.gradient_history import Event, History, is_gradient, note, note_read
 from tapedebug.runtime.tape.memory_budget import Budget
@@ -137,11 +138,10 @@ class Tracker:
         """Note that the tape has stopped recording."""
         self.is_open, self.outside_meanwhile = False, self.outside.total
 
-    def watch_beside(self, known: Watch) -> Watch:
-        """Return references to the live trackers of `known` and to this one; repeated calls share it."""
-        if known is not self._known:
-            self._known = known
-            self._beside = (*[ref for ref in known if ref() is not None], *self.watch)
+    def _watch_beside(self, known: Watch) -> Watch:
+        """Return references to the live trackers of `known` and to this one, which many buffers share."""
+        self._known = known
+        self._beside = (*[ref for ref in known if ref() is not None], *self.watch)
         return self._beside
 
     @property
@@ -153,12 +153,19 @@ class Tracker:
 
     def resolve(self, a: array) -> RangeState:
         """Return the state of an array that the tape has not seen yet."""
-        ledger = self._ledgers.get(a.buffer)
-        if ledger is None:
-            ledger = self.states[a] = self._ledgers[a.buffer] = BufferVersions(a, self)
-            return ledger
-        state = self.states[a] = ledger.state(a)
-        return state
+        buffer = a.buffer
+        ledger = self._ledgers.get(buffer)
+        if ledger is not None:
+            state = self.states[a] = ledger.state(a)
+            return state
+        ledger = self.states[a] = self._ledgers[buffer] = versions_of(a)
+        if not self.dry:
+            watch = buffer.watch
+            if watch:
+                buffer.watch = self._beside if watch is self._known else self._watch_beside(watch)
+            else:
+                buffer.watch = self.watch
+        return ledger
 
     @property
     def preserved_bytes(self) -> int:
@@ -394,8 +401,7 @@ class Tracker:
 
     def window_opened(self, ledger: BufferVersions, start: int, stop: int) -> None:
         """Keep copies of open values in these bytes, which NumPy can write until the window closes."""
-        if ledger.opened is None:
-            ledger.opened = len(self.records)
+        ledger.window_opened(len(self.records))
         states = ledger.within(start, stop)
         self.catch_up(ledger, states)  # changes through an earlier window do not belong to this one
         for state in states:
@@ -424,7 +430,8 @@ class Tracker:
         if live is not None and live.copy is None:
             self._keep_livein(live, ledger.buffer, need)
         known = any(each is not None and each.copy is not None for each in (need, live))
-        ledger.guard(state.number, None if known else ledger.buffer.copy_range(state.start, state.stop))
+        copy = None if known else ledger.buffer.copy_range(state.start, state.stop)
+        ledger.guard(state.number, copy, len(self.records))
 
     def _changed(self, state: RangeState, ledger: BufferVersions) -> bool:
         """Return True if memory differs from the copy made when a window opened or the range was used."""
