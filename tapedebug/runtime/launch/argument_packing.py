@@ -65,43 +65,57 @@ class Remembering:
         return found
 
 
+class PackingText:
+    """The expressions that generated functions pack the arguments of a launch with.
+
+    Args:
+        packers: For each argument its packer, or None for an array.
+        args: Arguments of the kinds that are packed.
+        tail: The bytes after the arguments.
+
+    Attributes:
+        names: The names that the arguments must have: `a0`, `a1`, …; the packed sizes must be `sizes`.
+        fits: True if the arguments are of the same kinds as `args`.
+        slots: The slots. May raise AttributeError, TypeError or ValueError if they do not fit the kernel.
+        values: The global names of the expressions.
+    """
+
+    def __init__(self, packers: Sequence[Packer | None], args: Sequence[Any], tail: bytes) -> None:
+        self.names = [f"a{number}" for number in range(len(packers))]
+        values: dict[str, Any] = {"join": b"".join, "tail": tail}
+        parts, tests = [], []
+        for name, packer, a in zip(self.names, packers, args, strict=True):
+            values |= {f"pack_{name}": packer, f"kind_{name}": a._kind if packer is None else a.__class__}
+            if packer is None:
+                parts.append(f"{name}._packed")
+                tests.append(f"{name}._kind == kind_{name}")
+                continue
+            tests.append(f"{name}.__class__ is kind_{name}")
+            if isinstance(packer, Remembering) and packer.usual is a.__class__:
+                values[f"known_{name}"] = packer.known.get
+                parts.append(f"known_{name}({name}) or pack_{name}({name})")
+            else:
+                parts.append(f"pack_{name}({name})")
+        self.fits = " and ".join(tests) or "True"
+        self.slots = f"join(({', '.join(['sizes', *parts, 'tail'])}))"
+        self.values = values
+
+
 def packing(
     packers: Sequence[Packer | None], args: Sequence[Any], tail: bytes
 ) -> tuple[Callable[[bytes, tuple[Any, ...]], bytes], Callable[[bytes, tuple[Any, ...]], bytes | None]]:
     """Return two functions that map the packed sizes of a launch and its arguments to the slots.
 
     Both take the arguments in one tuple: to pass them one by one costs another tuple, and a slower call. The
-    second returns None if the arguments are of other kinds than `args`. It may raise AttributeError,
-    TypeError or ValueError if they do not fit the kernel.
-
-    Args:
-        packers: For each argument its packer, or None for an array.
-        args: Arguments of the kinds that the first function is called with.
-        tail: The bytes after the arguments.
+    second returns None if the arguments are of other kinds than `args`. Both raise what `PackingText` says.
     """
-    names = [f"a{number}" for number in range(len(packers))]
-    given: dict[str, Any] = {"join": b"".join, "tail": tail}
-    parts, tests = [], []
-    for name, packer, a in zip(names, packers, args, strict=True):
-        given |= {f"pack_{name}": packer, f"kind_{name}": a._kind if packer is None else a.__class__}
-        if packer is None:
-            parts.append(f"{name}._packed")
-            tests.append(f"{name}._kind == kind_{name}")
-            continue
-        tests.append(f"{name}.__class__ is kind_{name}")
-        if isinstance(packer, Remembering) and packer.usual is a.__class__:
-            given[f"known_{name}"] = packer.known.get
-            parts.append(f"known_{name}({name}) or pack_{name}({name})")
-        else:
-            parts.append(f"pack_{name}({name})")
-    slots = f"join(({', '.join(['sizes', *parts, 'tail'])}))"
-    either = f"{slots} if {' and '.join(tests) or 'True'} else None"
+    text = PackingText(packers, args, tail)
 
     def made(name: str, result: str) -> Callable[..., Any]:
-        lines = f"def {name}(sizes, args):", f"({', '.join([*names, ''])}) = args", f"return {result}"
-        return function_from_text(name, "\n    ".join(lines) + "\n", given)
+        lines = f"def {name}(sizes, args):", f"({', '.join([*text.names, ''])}) = args", f"return {result}"
+        return function_from_text(name, "\n    ".join(lines) + "\n", text.values)
 
-    return made("packed", slots), made("fitted", either)
+    return made("packed", text.slots), made("fitted", f"{text.slots} if {text.fits} else None")
 
 
 def known_dims(dim: Any) -> tuple[tuple[int, ...], int, bytes] | None:

@@ -22,7 +22,7 @@ from tapedebug.runtime.memory.lazy_zero import covered, overwriting, waiting
 from tapedebug.runtime.state import here, state
 from tapedebug.runtime.tape.gradient_history import note_read
 from tapedebug.runtime.tape.record import call_site
-from tapedebug.runtime.tape.record_hook import recorder_of
+from tapedebug.runtime.tape.record_hook import note_division, recorder_of
 from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 if TYPE_CHECKING:
@@ -76,6 +76,26 @@ def launch(
     if device is not None:
         argument_checks.check_device(kernel, device)
     try:
+        plan = kernel.latest
+    except AttributeError:  # not a kernel
+        plan = None
+    known = KNOWN.get(dim) if dim.__class__ is int else known_dims(dim)
+    tape = here.thread.tape
+    if tape is not None and record_tape and not (adjoint or record_cmd):
+        frame = sys._getframe(1)
+        code, instruction = frame.f_code, frame.f_lasti
+        site = state.site  # a loop launches from the same place again
+        if instruction != site[1] or code is not site[0]:
+            if code is site[0] or not frame.f_globals.get("__name__", "").startswith("tapedebug"):
+                site = state.site = code, instruction
+            else:
+                site = call_site()
+        if plan is not None and known is not None and (dim.__class__ is int or len(known[0]) <= plan.axes):
+            alike = plan.record_alike
+            usual = tape.tracking is None and state.foreign is None and not waiting.blocks
+            if usual and alike is not None and alike(tape, inputs, outputs, known, site):
+                return None
+    try:
         args = (*inputs, *outputs)
     except TypeError as error:
         raise argument_checks.in_lists(kernel, inputs, outputs, error) from None
@@ -85,16 +105,11 @@ def launch(
             return _otherwise(kernel, dim, inputs, outputs, adjoints, adjoint, record_cmd, record_tape)
         except TapedebugError as error:  # the message shows the user's line; frames of tapedebug are dropped
             raise argument_checks.in_lists(kernel, inputs, outputs, error).with_traceback(None) from None
-    packed = known = None
+    packed = None
     try:
-        plan = kernel.latest
-        if dim.__class__ is int:
-            known = KNOWN.get(dim)
-        else:
-            known = known_dims(dim)
-            if known is None or len(known[0]) > (1 if plan is None else plan.axes):
-                kernel = kernel_for(kernel, dim, args)
-                plan = kernel.latest
+        if dim.__class__ is not int and (known is None or len(known[0]) > (1 if plan is None else plan.axes)):
+            kernel = kernel_for(kernel, dim, args)
+            plan = kernel.latest
         if plan is not None and known is not None and not waiting.blocks:
             packed = plan.fitted(known[2], args)
     except (AttributeError, TypeError):  # other arguments than those of the last launch
@@ -103,6 +118,7 @@ def launch(
         raise error.with_traceback(None) from None
     except ValueError:  # another number of them
         pass
+    is_like_last = packed is not None
     if packed is None:
         if holding(args):
             with gathering(record_tape=record_tape):
@@ -128,7 +144,6 @@ def launch(
     threads = known[1]
     if not threads:
         return None
-    tape = here.thread.tape
     if tape is None or not record_tape:
         if tape is not None:
             tape.tracker.left_out(plan, args, call_site())
@@ -145,15 +160,9 @@ def launch(
     if tape.tracking is not None:
         launch_checked(plan, dim, args, record_tape=True)
         return None
-    frame = sys._getframe(1)
-    code, instruction = frame.f_code, frame.f_lasti
-    site = state.site  # a loop launches from the same place again
-    if instruction != site[1] or code is not site[0]:
-        if code is site[0] or not frame.f_globals.get("__name__", "").startswith("tapedebug"):
-            site = state.site = code, instruction
-        else:
-            site = call_site()
     (plan.recorder or recorder_of(plan))(tape, args, known, packed, site)
+    if is_like_last:
+        note_division(plan, args, inputs, outputs)
     if state.foreign is not None:
         state.foreign.note_arguments(tape.records[-1], (*inputs, *outputs))
     return None

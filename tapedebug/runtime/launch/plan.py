@@ -28,7 +28,7 @@ from tapedebug.runtime.tape.gradient_history import is_gradient
 if TYPE_CHECKING:
     from tapedebug.contract import Access, KernelSource, Kind
     from tapedebug.runtime.tape.record import Record
-    from tapedebug.runtime.tape.record_hook import Recorder
+    from tapedebug.runtime.tape.record_hook import AlikeRecorder, Recorder
 
 Runner = Callable[[int, int, int], None]
 """A function that runs threads `lo … hi-1` with the packed arguments at an address."""
@@ -228,6 +228,8 @@ class KernelPlan(LaunchPlan):
         packers: For each parameter its packer, or None for an array.
         packed: Returns the slots of a launch, from its packed sizes and its arguments.
         recorder: The specialized function that runs and records a launch; None before the first on a tape.
+        record_alike: That for a launch whose arguments are given like those of the last; it also packs.
+        divisions: For each division into inputs and outputs its `record_alike`, or its number of launches.
         tested: Like `packed`, but raises if bounds are checked and an index of the launch would be outside.
         fitted: Like `tested`, but returns None if arguments are of other kinds.
         tail: Zeros for the adjoint pointers, and the address of the print buffer.
@@ -241,6 +243,7 @@ class KernelPlan(LaunchPlan):
         "checked",
         "diagnostics",
         "differentiates",
+        "divisions",
         "fitted",
         "floats",
         "large",
@@ -249,6 +252,7 @@ class KernelPlan(LaunchPlan):
         "packed",
         "packers",
         "plain",
+        "record_alike",
         "recorder",
         "run",
         "tail",
@@ -325,6 +329,8 @@ class KernelPlan(LaunchPlan):
         self.twins: dict[tuple[bool, frozenset[str], bool], Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.recorder: Recorder | None = None
+        self.record_alike: AlikeRecorder | None = None
+        self.divisions: dict[Any, int | AlikeRecorder] = {}
         self.notes: dict[Any, Any] = {}
         self.tangents: dict[tuple[Any, ...], Runner] = {}
 

@@ -32,7 +32,6 @@ WRITES = VIEWS + _FLAGS
 
 if TYPE_CHECKING:
     from tapedebug.runtime.memory.array import array
-    from tapedebug.runtime.tape.tracker import Tracker
 
 _UNGUARDED: dict[int, Any] = {}
 """The `guarded` of a buffer that NumPy cannot write to; it is never filled."""
@@ -297,7 +296,7 @@ class _Others:
 
 
 class _Windows:
-    """What a tape notes of a buffer that NumPy can write to, which few buffers are.
+    """Notes of a tape on a buffer that NumPy can write to, which few buffers are.
 
     Attributes:
         opened: Number of records on the tape when it first could.
