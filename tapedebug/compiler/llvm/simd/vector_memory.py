@@ -23,11 +23,12 @@ from tapedebug.compiler.llvm.simd.vector_calls import shuffle
 from tapedebug.compiler.llvm.simd.vector_values import LinearValue
 from tapedebug.lang.lowering import alignment, llvm_type
 
-AHEAD = {2048: 3, 8192: 2}
+AHEAD = {3072: 3, 12288: 2}
 """By how many bytes memory is fetched ahead of an access, where that is worth it, and into which cache.
 
 LLVM counts caches from 3, the fastest. Memory of a loaded machine answers later than blocks of threads go
-through 2 KB; 8 KB of each array would crowd the fastest cache, and wait in the second one.
+through 3 KB; 12 KB of each array would crowd the fastest cache, and wait in the second one. What is 4 KB
+ahead would displace what is accessed now: a cache has the same places for both.
 """
 LINE = 64
 """Bytes that are fetched at once."""
