@@ -46,7 +46,7 @@ class _State:
     Attributes:
         moment: The moment of a tape that the arrays show now (`Tape.at`), or None.
         foreign: The hooks of another engine, while a program runs that was written for it; else None.
-        site: The last place of user code that launched something on a tape.
+        site: The last place of user code that launched something on a tape; at first no place.
     """
 
     __slots__ = ("foreign", "moment", "site")
@@ -54,7 +54,7 @@ class _State:
     def __init__(self) -> None:
         self.moment: TapeSnapshot | None = None
         self.foreign: ForeignEngine | None = None
-        self.site: tuple[CodeType | None, int] = None, 0
+        self.site: tuple[CodeType, int] = _State.__init__.__code__, -1
 
     @property
     def tape(self) -> Tape | None:

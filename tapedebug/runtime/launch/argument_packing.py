@@ -28,7 +28,10 @@ def address_of(packed: bytes) -> int:
     return id(packed) + HEADER
 
 
-KNOWN: dict[Any, tuple[tuple[int, ...], int, bytes]] = {}
+Dims = tuple[tuple[int, ...], int, bytes]
+"""The sizes of a launch, their product, and their slots."""
+
+KNOWN: dict[Any, Dims] = {}
 """Cached results of `dims` by the tuple of sizes; a single size is also a key by itself."""
 
 _FOUR = Struct("=4q")
@@ -118,7 +121,7 @@ def packing(
     return made("packed", text.slots), made("fitted", f"{text.slots} if {text.fits} else None")
 
 
-def known_dims(dim: Any) -> tuple[tuple[int, ...], int, bytes] | None:
+def known_dims(dim: Any) -> Dims | None:
     """Return the cached result of `dims` for these sizes, or None."""
     if dim.__class__ is list:
         dim = (*dim,)
@@ -137,7 +140,7 @@ def is_sizes(dim: Any) -> bool:
     return dim.__class__ is tuple and (*map(type, dim),) == _WHOLE.get(len(dim))
 
 
-def dims(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], int, bytes]:
+def dims(sizes: tuple[int, ...]) -> Dims:
     """Return the non-negative sizes of a launch, their product and their slots; cache the result."""
     threads = 1
     for n in sizes:

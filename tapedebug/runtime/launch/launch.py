@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tapedebug._errors import TapedebugError
 from tapedebug.runtime.launch import argument_checks, argument_flattening
 from tapedebug.runtime.launch.argument_packing import HEADER as _HEADER
-from tapedebug.runtime.launch.argument_packing import KNOWN, dims, is_sizes, known_dims
+from tapedebug.runtime.launch.argument_packing import KNOWN, Dims, dims, is_sizes, known_dims
 from tapedebug.runtime.launch.argument_packing import address_of as address_of
 from tapedebug.runtime.launch.checked_launch import launch as launch_checked
 from tapedebug.runtime.launch.held_arguments import gathering, holding
@@ -21,11 +21,13 @@ from tapedebug.runtime.memory.array import array, settled
 from tapedebug.runtime.memory.lazy_zero import covered, overwriting, waiting
 from tapedebug.runtime.state import here, state
 from tapedebug.runtime.tape.gradient_history import note_read
-from tapedebug.runtime.tape.record import call_site
+from tapedebug.runtime.tape.record import Site, call_site
 from tapedebug.runtime.tape.record_hook import note_division, recorder_of
 from tapedebug.runtime.tape.write_barrier import after_write, before_write
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from tapedebug.runtime.launch.command import Launch
     from tapedebug.runtime.memory.buffer import Buffer
 
@@ -73,28 +75,23 @@ def launch(
         OverwriteError: The active tape has `on_overwrite="error"`, and the launch would overwrite values that
             it needs.
     """
+    tape = here.thread.tape
+    if tape is not None and record_tape and device is None and not (adjoint or record_cmd or waiting.blocks):
+        try:
+            plan = kernel.latest
+        except AttributeError:  # not a kernel
+            plan = None
+        record_alike = None if plan is None else plan.record_alike
+        if record_alike is not None and tape.tracking is None and state.foreign is None:
+            frame = sys._getframe(1)
+            site = state.site  # a loop launches from the same place again
+            if frame.f_lasti != site[1] or frame.f_code is not site[0]:
+                site = _site_in(frame)
+            known = KNOWN.get(dim) if dim.__class__ is int else _known_within(plan, dim)
+            if known is not None and record_alike(tape, inputs, outputs, known, site):
+                return None
     if device is not None:
         argument_checks.check_device(kernel, device)
-    try:
-        plan = kernel.latest
-    except AttributeError:  # not a kernel
-        plan = None
-    known = KNOWN.get(dim) if dim.__class__ is int else known_dims(dim)
-    tape = here.thread.tape
-    if tape is not None and record_tape and not (adjoint or record_cmd):
-        frame = sys._getframe(1)
-        code, instruction = frame.f_code, frame.f_lasti
-        site = state.site  # a loop launches from the same place again
-        if instruction != site[1] or code is not site[0]:
-            if code is site[0] or not frame.f_globals.get("__name__", "").startswith("tapedebug"):
-                site = state.site = code, instruction
-            else:
-                site = call_site()
-        if plan is not None and known is not None and (dim.__class__ is int or len(known[0]) <= plan.axes):
-            alike = plan.record_alike
-            usual = tape.tracking is None and state.foreign is None and not waiting.blocks
-            if usual and alike is not None and alike(tape, inputs, outputs, known, site):
-                return None
     try:
         args = (*inputs, *outputs)
     except TypeError as error:
@@ -105,11 +102,16 @@ def launch(
             return _otherwise(kernel, dim, inputs, outputs, adjoints, adjoint, record_cmd, record_tape)
         except TapedebugError as error:  # the message shows the user's line; frames of tapedebug are dropped
             raise argument_checks.in_lists(kernel, inputs, outputs, error).with_traceback(None) from None
-    packed = None
+    packed = known = None
     try:
-        if dim.__class__ is not int and (known is None or len(known[0]) > (1 if plan is None else plan.axes)):
-            kernel = kernel_for(kernel, dim, args)
-            plan = kernel.latest
+        plan = kernel.latest
+        if dim.__class__ is int:
+            known = KNOWN.get(dim)
+        else:
+            known = known_dims(dim)
+            if known is None or len(known[0]) > (1 if plan is None else plan.axes):
+                kernel = kernel_for(kernel, dim, args)
+                plan = kernel.latest
         if plan is not None and known is not None and not waiting.blocks:
             packed = plan.fitted(known[2], args)
     except (AttributeError, TypeError):  # other arguments than those of the last launch
@@ -160,12 +162,33 @@ def launch(
     if tape.tracking is not None:
         launch_checked(plan, dim, args, record_tape=True)
         return None
-    (plan.recorder or recorder_of(plan))(tape, args, known, packed, site)
+    (plan.recorder or recorder_of(plan))(tape, args, known, packed, _site_in(sys._getframe(1)))
     if is_like_last:
         note_division(plan, args, inputs, outputs)
     if state.foreign is not None:
         state.foreign.note_arguments(tape.records[-1], (*inputs, *outputs))
     return None
+
+
+def _site_in(frame: FrameType) -> Site:
+    """Return the place in a frame, or that of the user's code from which tapedebug calls it.
+
+    Launches from the same place share one object.
+    """
+    code, instruction = frame.f_code, frame.f_lasti
+    last = state.site
+    if instruction == last[1] and code is last[0]:
+        return last
+    if code is not last[0] and frame.f_globals.get("__name__", "").startswith("tapedebug"):
+        return call_site(3)
+    state.site = code, instruction
+    return state.site
+
+
+def _known_within(plan: KernelPlan, dim: Any) -> Dims | None:
+    """Return the cached sizes of a launch; None if there are none, or if they may need another kernel."""
+    known = known_dims(dim)
+    return known if known is not None and len(known[0]) <= plan.axes else None
 
 
 def _overwritten(plan: KernelPlan, args: tuple[Any, ...], sizes: tuple[int, ...]) -> list[Buffer]:
@@ -289,7 +312,7 @@ def _plan_of(kernel: Any, args: tuple[Any, ...]) -> tuple[KernelPlan, tuple[Any,
     return plan, args
 
 
-def launch_dims(kernel: Any, dim: Any) -> tuple[tuple[int, ...], int, bytes]:
+def launch_dims(kernel: Any, dim: Any) -> Dims:
     """Return `dim` as a tuple, its product, and its slots.
 
     Raises:

@@ -15,20 +15,17 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.runtime.generated_functions import function_from_text
-from tapedebug.runtime.launch.argument_packing import HEADER, PackingText
+from tapedebug.runtime.launch.argument_packing import HEADER, Dims, PackingText
 from tapedebug.runtime.tape.record import Record
 from tapedebug.runtime.tape.write_barrier import RECORDED, announce_recorded, before_write
 
 if TYPE_CHECKING:
     from tapedebug.runtime.launch.plan import KernelPlan, LaunchPlan
 
-Known = tuple[tuple[int, ...], int, bytes]
-"""The sizes of a launch, their product, and their slots (`argument_packing.dims`)."""
-
-Recorder = Callable[[Any, tuple[Any, ...], Known, bytes, Any], None]
+Recorder = Callable[[Any, tuple[Any, ...], Dims, bytes, Any], None]
 """A function of a tape, the arguments, the sizes, the packed arguments and the call site."""
 
-AlikeRecorder = Callable[[Any, Sequence[Any], Sequence[Any], Known, Any], bool]
+AlikeRecorder = Callable[[Any, Sequence[Any], Sequence[Any], Dims, Any], bool]
 """A function of a tape, the inputs and outputs of `launch`, the sizes and the call site."""
 
 RECORD = """\
