@@ -72,6 +72,7 @@ class LaunchPlan:
             memory, threads may read values that others wrote. The third item is True if that holds even if
             both are the same view.
         arrays: All array parameters of a kernel.
+        numbers: Its other parameters.
         idle: Array parameters that the kernel never accesses.
         diagnostics_back: The kinds of diagnostics that the reverse pass emits.
         value_slots: Slots of the pointers of the arrays.
@@ -105,6 +106,7 @@ class LaunchPlan:
         "names",
         "needed",
         "needed_slots",
+        "numbers",
         "reads",
         "record_hook",
         "source",
@@ -136,6 +138,7 @@ class LaunchPlan:
         self.reads, self.writes, self.atomic, self.covers = reads, writes, atomic, covers
         self.fresh = NOTHING
         self.arrays: tuple[int, ...] = ()
+        self.numbers: tuple[int, ...] = ()
         self.gradients: tuple[int, ...] = ()
         self.idle: tuple[int, ...] = ()
         self.diagnostics_back = NOTHING_SAID
@@ -291,6 +294,7 @@ class KernelPlan(LaunchPlan):
         )
         self.fresh = analysis.fresh
         self.arrays = tuple(arrays)
+        self.numbers = tuple(i for i in range(len(args)) if i not in arrays)
         self.floats = tuple(i for i in arrays if types.is_float(args[i].dtype))
         gradients = [i for i in self.touched if is_gradient(args[i])]
         self.gradients = tuple(i for i in gradients if i in self.reads)

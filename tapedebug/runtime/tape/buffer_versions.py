@@ -295,22 +295,6 @@ class _Others:
         self.index: IntervalIndex | None = None
 
 
-class _Windows:
-    """Notes of a tape on a buffer that NumPy can write to, which few buffers are.
-
-    Attributes:
-        opened: Number of records on the tape when it first could.
-        guarded: Numbers of the states that it can write to, with a copy of their content if neither a need
-            nor a live-in has one.
-    """
-
-    __slots__ = ("guarded", "opened")
-
-    def __init__(self, opened: int) -> None:
-        self.opened = opened
-        self.guarded: dict[int, Bytes | None] = {}
-
-
 class BufferVersions(RangeState):
     """The ranges of one buffer that one tape uses; the object itself is the first of them.
 
@@ -321,16 +305,20 @@ class BufferVersions(RangeState):
     Attributes:
         needs: All needs, open and closed.
         liveins: All live-ins, open and closed.
+        guarded: Numbers of the states that NumPy can write to, with a copy of their content if neither a need
+            nor a live-in has one. The dictionary is created for the first: thousands of ledgers have none.
+        opened: Number of records on the tape when NumPy could first write to it unnoticed, or None.
         first: The buffer when the tape first used it, in one integer: `counts`, `given` and `unwritten`.
     """
 
-    __slots__ = ("_others", "_windows", "first", "liveins", "needs")
+    __slots__ = ("_others", "first", "guarded", "liveins", "needs", "opened")
 
     _others: _Others | None
-    _windows: _Windows | None
     first: int
-    needs: list[SavedValue] | tuple[()]
+    guarded: dict[int, Bytes | None]
     liveins: list[ExternalInput] | tuple[()]
+    needs: list[SavedValue] | tuple[()]
+    opened: int | None
 
     @property
     def buffer(self) -> Buffer:
@@ -351,21 +339,6 @@ class BufferVersions(RangeState):
     def unwritten(self) -> bool:
         """True if the buffer had never been written when the tape first used it."""
         return bool(self.first & _UNWRITTEN)
-
-    @property
-    def guarded(self) -> dict[int, Bytes | None]:
-        """Numbers of the states that NumPy can write to, with copies as in `_Windows`."""
-        return _UNGUARDED if self._windows is None else self._windows.guarded
-
-    @property
-    def opened(self) -> int | None:
-        """Number of records on the tape when NumPy could first write to it unnoticed, or None."""
-        return None if self._windows is None else self._windows.opened
-
-    def window_opened(self, records: int) -> None:
-        """Note that NumPy can write to the buffer, with the number of records on the tape."""
-        if self._windows is None:
-            self._windows = _Windows(records)
 
     @property
     def states(self) -> list[RangeState]:
@@ -439,9 +412,10 @@ class BufferVersions(RangeState):
         """Return the live-ins that the first `records` can read: those written later are left out."""
         return [live for live in self.liveins if not live.injected or live.at < records]
 
-    def guard(self, number: int, copy: Bytes | None, records: int) -> None:
-        """Enter a state that NumPy can write to from now on, with the number of records on the tape."""
-        self.window_opened(records)
+    def guard(self, number: int, copy: Bytes | None) -> None:
+        """Enter a state that NumPy can write to from now on."""
+        if self.guarded is _UNGUARDED:
+            self.guarded = {}
         self.guarded[number] = copy
 
     def within(self, start: int, stop: int) -> list[RangeState]:
@@ -470,10 +444,12 @@ def versions_of(a: array) -> BufferVersions:
     made = _new(BufferVersions)
     made.array = a
     made.number = made.outside = 0
-    made.need = made.livein = made._others = None
+    made.need = made.livein = made._others = made.opened = None
     made.overlaps = made.needs = made.liveins = ()
     made.hot = made.defined = False
-    made._windows = _Windows(0) if buffer.windows else None
+    made.guarded = _UNGUARDED
+    if buffer.windows:
+        made.opened = 0
     first = buffer.writes << WRITES | buffer.views << _FLAGS
     if not buffer.writes:
         if buffer.undefined:

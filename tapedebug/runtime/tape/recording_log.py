@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapedebug._clock import clock
 from tapedebug._dataclass import dataclass
-from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.tape.buffer_versions import VIEWS, WRITES
 
 if TYPE_CHECKING:
@@ -59,28 +58,6 @@ class _Ended(NamedTuple):
     begun: int
 
 
-class _Buffers:
-    """The buffers of a recording when it ended: listed then, and found by number if that is asked for."""
-
-    __slots__ = ("_by_number", "_facts")
-
-    def __init__(self, ledgers: dict[Buffer, BufferVersions]) -> None:
-        facts: list[int] = []
-        for buffer, ledger in ledgers.items():
-            facts += buffer.number, buffer.writes, buffer.views, buffer.windows, ledger.first
-        self._facts = facts
-        self._by_number: dict[int, _Ended] | None = None
-
-    @property
-    def by_number(self) -> dict[int, _Ended]:
-        """The buffers by their number."""
-        if self._by_number is None:
-            numbers, *facts = (self._facts[first::5] for first in range(5))
-            self._by_number = dict(zip(numbers, map(_Ended, *facts), strict=True))
-            self._facts = []
-        return self._by_number
-
-
 @dataclass(slots=True)
 class EarlierRecording:
     """A recording that has ended.
@@ -88,10 +65,8 @@ class EarlierRecording:
     Attributes:
         ended: The time when it ended, in events of the process.
         launches: The number of its launches.
-        names: The names of the first and last launches.
-        dims: Their dimensions.
-        values: Their arguments that are not arrays.
-        buffers: How often its buffers had been written and viewed.
+        ends: Of the first and last launches the name, the dimensions, and the arguments that are not arrays.
+        facts: For each of its buffers the number and the fields of `_Ended`; empty once `by_number` has them.
         contents: The content at that time of small ones that it wrote.
         site: The call site of its first launch.
         execution: The number of the execution of a notebook cell that it was in, or of the next; None outside
@@ -101,23 +76,31 @@ class EarlierRecording:
 
     ended: int
     launches: int
-    names: list[str]
-    dims: list[tuple[int, ...]]
-    values: list[Any]
-    buffers: _Buffers
+    ends: list[tuple[Any, ...]]
+    facts: list[int]
     contents: dict[int, bytes]
     site: Site
     execution: int | None
     cell: str | None
+    _by_number: dict[int, _Ended] | None = None
+
+    @property
+    def by_number(self) -> dict[int, _Ended]:
+        """Its buffers when it ended, by their number."""
+        if self._by_number is None:
+            numbers, *facts = (self.facts[first::5] for first in range(5))
+            self._by_number = dict(zip(numbers, map(_Ended, *facts), strict=True))
+            self.facts = []
+        return self._by_number
 
     def repeats(self, other: EarlierRecording) -> bool:
         """Return True if another recording had the same launches, on any arrays and values."""
-        same = self.launches == other.launches and self.names == other.names
-        return same and self.dims == other.dims
+        same = [each[:2] for each in self.ends] == [each[:2] for each in other.ends]
+        return same and self.launches == other.launches
 
     def has_values_of(self, other: EarlierRecording) -> bool:
         """Return True if the arguments that are not arrays were the same, too."""
-        return repr(self.values) == repr(other.values)
+        return repr([each[2:] for each in self.ends]) == repr([each[2:] for each in other.ends])
 
     def runs_again(self, other: EarlierRecording) -> bool:
         """Return True if this is a later run of the notebook cell that the other recording was in.
@@ -138,7 +121,7 @@ class EarlierRecording:
             ledger: The later tape's ledger of that buffer.
             content: What the later tape found there, if the buffer is small.
         """
-        then, remembered = self.buffers.by_number.get(buffer.number), self.contents.get(buffer.number)
+        then, remembered = self.by_number.get(buffer.number), self.contents.get(buffer.number)
         if then is None:
             return False
         if remembered is not None and content is not None:
@@ -147,7 +130,7 @@ class EarlierRecording:
 
     def wrote(self, buffer: Buffer) -> bool:
         """Return True if the recording wrote a buffer."""
-        then = self.buffers.by_number.get(buffer.number)
+        then = self.by_number.get(buffer.number)
         return then is not None and then.writes != then.begun >> WRITES
 
 
@@ -165,16 +148,15 @@ def remember(records: list[Record], ledgers: dict[Buffer, BufferVersions]) -> Ea
             contents[buffer.number] = buffer.data.tobytes()
             if len(contents) >= MOST_SMALL:
                 break
+    facts: list[int] = []
+    for buffer, ledger in ledgers.items():
+        facts += buffer.number, buffer.writes, buffer.views, buffer.windows, ledger.first
+    ends = []
+    for record in few:
+        plan = record.plan
+        ends.append((plan.name, record.dim, record.value, *map(record.args.__getitem__, plan.numbers)))
     recording = EarlierRecording(
-        clock.now,
-        len(records),
-        [record.plan.name for record in few],
-        [record.dim for record in few],
-        [a for record in few for a in (record.value, *record.args) if a.__class__ is not array],
-        _Buffers(ledgers),
-        contents,
-        records[0].site,
-        *_running_cell(),
+        clock.now, len(records), ends, facts, contents, records[0].site, *_running_cell()
     )
     _recordings.append(recording)
     return recording
@@ -183,7 +165,7 @@ def remember(records: list[Record], ledgers: dict[Buffer, BufferVersions]) -> Ea
 def left_by(buffer: Buffer, before: int) -> EarlierRecording | None:
     """Return the last recording that used a buffer and ended before a time."""
     for recording in reversed(_recordings):
-        if recording.ended < before and buffer.number in recording.buffers.by_number:
+        if recording.ended < before and buffer.number in recording.by_number:
             return recording
     return None
 

@@ -261,7 +261,8 @@ class Tracker:
         self, state: RangeState, buffer: Buffer, reader: int, param: int, *, late: bool = False
     ) -> SavedValue:
         """Open a need of the values of a range; the parameter of a record is its first reader."""
-        need = state.need = SavedValue(state.start, state.stop, reader, param)
+        a = state.array
+        need = state.need = SavedValue(a.start, a.stop, reader, param)
         ledger = self._ledgers[buffer]
         ledger.add_need(need)
         ledger.heat(state)
@@ -401,7 +402,8 @@ class Tracker:
 
     def window_opened(self, ledger: BufferVersions, start: int, stop: int) -> None:
         """Keep copies of open values in these bytes, which NumPy can write until the window closes."""
-        ledger.window_opened(len(self.records))
+        if ledger.opened is None:
+            ledger.opened = len(self.records)
         states = ledger.within(start, stop)
         self.catch_up(ledger, states)  # changes through an earlier window do not belong to this one
         for state in states:
@@ -430,8 +432,7 @@ class Tracker:
         if live is not None and live.copy is None:
             self._keep_livein(live, ledger.buffer, need)
         known = any(each is not None and each.copy is not None for each in (need, live))
-        copy = None if known else ledger.buffer.copy_range(state.start, state.stop)
-        ledger.guard(state.number, copy, len(self.records))
+        ledger.guard(state.number, None if known else ledger.buffer.copy_range(state.start, state.stop))
 
     def _changed(self, state: RangeState, ledger: BufferVersions) -> bool:
         """Return True if memory differs from the copy made when a window opened or the range was used."""
