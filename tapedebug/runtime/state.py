@@ -100,8 +100,11 @@ def others_record() -> bool:
 
 def close(tape: Tape) -> None:
     """Stop a tape recording in every thread: its block may end in another thread than it began in."""
-    threads = [here.thread] if here.thread.tape is tape else _all_threads()
-    for thread in threads:
+    own = here.thread
+    if own.tape is tape:
+        own.tape = None
+        return
+    for thread in _all_threads():
         if thread.tape is tape:
             thread.tape = None
 

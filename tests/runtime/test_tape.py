@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import tapedebug as wp
+from tapedebug import _tape_observers
+from tapedebug._tape_observers import MOST_GONE
 from tapedebug.runtime.state import state
 from tests.runtime.kernels import (
     add_matrix,
@@ -602,3 +604,18 @@ def test_looking_for_names_keeps_nothing_alive():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_tapes_that_are_gone_are_not_listed():
+    before = wp.live_tapes()
+    first, *others = [wp.Tape() for _ in range(300)]
+    assert wp.live_tapes() == [*before, first, *others]
+    kept = others[-1]
+    del others
+    assert wp.live_tapes() == [*before, first, kept]
+    for _ in range(1000):
+        wp.Tape()
+    assert wp.live_tapes() == [*before, first, kept]
+    assert len(_tape_observers._live) <= 2 * len(wp.live_tapes()) + MOST_GONE
+    _tape_observers.unlist(first)
+    assert first not in wp.live_tapes()

@@ -108,8 +108,9 @@ class Tape(TapeQueries):
     # -- recording --------------------------------------------------------------------------------------
 
     def __enter__(self) -> Tape:
-        if state.tape is not None:
-            which = "this tape is" if state.tape is self else "another tape is"
+        thread = here.thread
+        if thread.tape is not None:
+            which = "this tape is" if thread.tape is self else "another tape is"
             raise TapeError(
                 f"cannot start recording: {which} recording already, and tapes do not nest",
                 hint="leave the outer `with` block first",
@@ -122,7 +123,7 @@ class Tape(TapeQueries):
         refuse_at_another_time("cannot start recording")
         self.tracker.begin()
         self.began = self.began or clock.tick()
-        state.tape = self  # last: if an interrupt comes before, the tape is not open
+        thread.tape = self  # last: if an interrupt comes before, the tape is not open
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:

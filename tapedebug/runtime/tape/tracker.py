@@ -140,8 +140,8 @@ class Tracker:
 
     def _watch_beside(self, known: Watch) -> Watch:
         """Return references to the live trackers of `known` and to this one, which many buffers share."""
-        self._known = known
-        self._beside = (*[ref for ref in known if ref() is not None], *self.watch)
+        others = [ref for ref in known if ref() is not None]
+        self._known, self._beside = known, (*others, *self.watch) if others else self.watch
         return self._beside
 
     @property
