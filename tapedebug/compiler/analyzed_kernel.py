@@ -271,6 +271,7 @@ class AnalyzedKernel(Definition):
             tracing=self.trace_info(variant.active) if variant.kind == "traced" else None,
             lanes=variant.lanes,
             math=variant.math,
+            streams=variant.streams,
         )
 
     def _tagging(self, variant: Variant) -> AccessTagging:

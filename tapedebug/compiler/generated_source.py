@@ -42,12 +42,14 @@ class SimdLoop:
         math: Whether vector functions of the C library are called, which err by up to 4 units in the last
             place where the others err by 1.
         facts: What the IR knows of the names in it.
+        streams: Whether stores bypass the caches.
     """
 
     loop: str
     bits: int
     math: bool
     facts: NameFacts
+    streams: bool = False
 
 
 @dataclass(frozen=True)

@@ -413,9 +413,9 @@ class Kernel(AnalyzedKernel):
         variant = Variant(kind, frozenset() if kind == "forward" else active, replay, f64, strided)
         return self._interpreted(variant)
 
-    def in_lanes(self, variant: Variant) -> Entry | Interpreted:
-        """A variant whose threads run in lockstep."""
-        return self._entry(replace(variant, lanes=True))
+    def in_lanes(self, variant: Variant, *, streams: bool = False) -> Entry | Interpreted:
+        """A variant whose threads run in lockstep; with `streams`, its stores bypass the caches."""
+        return self._entry(replace(variant, lanes=True, streams=streams))
 
     def unchecked(self, variant: Variant) -> Entry | Interpreted:
         """A variant without the tests of its indices, compiled when it is called."""
@@ -451,7 +451,8 @@ class Kernel(AnalyzedKernel):
             return self._interpreted(variant)
         if variant.lanes:
             lanes = config.lanes and config.compiler == "llvm"  # Numba's loops are LLVM's to vectorise
-            variant = replace(variant, lanes=lanes, math=lanes and config.vector_math)
+            streams = lanes and variant.streams
+            variant = replace(variant, lanes=lanes, math=lanes and config.vector_math, streams=streams)
         entry = self._entries.get(variant)
         if entry is None:
             made = LazyEntry(self, variant) if late else self.compiled(variant)

@@ -384,11 +384,12 @@ def text(
     tracing: TraceInfo | None = None,
     lanes: bool = False,
     math: bool = False,
+    streams: bool = False,
 ) -> GeneratedSource:
     """The generated code of a function; with `lanes`, to be compiled in lanes where that changes nothing.
 
     With `math`, vector functions of the C library are called, also by twins: they err by up to 4 units in the
-    last place of float64, far less than what differences resolve.
+    last place of float64, far less than what differences resolve. With `streams`, stores bypass the caches.
     """
     function = values_alone(function)
     reports = checked or tagging is not None or tracing is not None
@@ -408,7 +409,7 @@ def text(
     if text.facts is None:
         return text
     loop = "t" if function.axes == 1 else f"t{function.axes - 1}"
-    return replace(text, lanes=SimdLoop(loop, vector_bits(), math, text.facts))
+    return replace(text, lanes=SimdLoop(loop, vector_bits(), math, text.facts, streams))
 
 
 def _adds_short_floats(function: Function) -> bool:

@@ -30,6 +30,7 @@ class Variant:
         unconsumed: Of an adjoint, the parameters whose incoming adjoints it leaves as they are.
         lanes: Threads run in lanes of vectors, where they may.
         math: Then vector functions of the C library are called.
+        streams: Then stores bypass the caches; of one that writes no array that it reads.
         probes: It only tests indices (`passes.bounds`): `"unknown"` or `"all"`; empty for what runs.
         derived: Of an adjoint, the functions whose bodies it reverses, although they have a gradient or a
             replay of their own.
@@ -52,6 +53,7 @@ class Variant:
     unconsumed: frozenset[int] = frozenset()
     lanes: bool = False
     math: bool = False
+    streams: bool = False
     probes: str = ""
     derived: frozenset[str] = frozenset()
     shared: bool = False

@@ -357,6 +357,11 @@ def new_job(calls: Iterable[tuple[int, int, int, int]]) -> Table:
     return job
 
 
+def on_x86() -> bool:
+    """Return True if this processor is of the x86 family."""
+    return platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
+
+
 @cache
 def work() -> Work:
     """`work()(queue, job, args, resumed, spins)`: run calls of a job until none is left, then wait.
@@ -370,7 +375,7 @@ def work() -> Work:
     others are still at work. Who helps goes on with the job that is begun next, should that be soon. The
     GIL is released meanwhile.
     """
-    x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
+    x86 = on_x86()
     assembly = WORK.format(
         symbol="{symbol}",
         pause="call void @llvm.x86.sse2.pause()" if x86 else "",

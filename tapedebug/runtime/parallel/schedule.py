@@ -7,6 +7,7 @@ order of additions. The number of threads that run them, and concurrency, affect
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from struct import Struct
 from time import perf_counter
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from tapedebug.compiler.layout import Layout
 from tapedebug.compiler.parallel_info import NEAR, OWN, READ, SUM, Division, Place, Share
 from tapedebug.compiler.variant import Variant
+from tapedebug.compiler.work_queue import on_x86
 from tapedebug.lang import types
 from tapedebug.runtime.memory.alias_spans import (
     AliasSpan,
@@ -28,6 +30,12 @@ from tapedebug.runtime.parallel.partition import Jobs, partition
 
 NARROW = 8
 """Minimum length of a row of threads that runs in vector lanes; in shorter ones, most would be empty."""
+STREAMED = 32 << 20
+"""Bytes of the arrays that a launch writes from which its stores bypass the caches, if these are no larger.
+
+A store to memory that is in no cache reads it first. Of two processors with 32 MB of shared cache, `y = 2 x`
+takes 1.51 instead of 2.24 ms for 64 MB, 0.66 instead of 0.76 for 32, and 0.40 instead of 0.39 for 20.
+"""
 REMEMBERED = 256
 """Maximum number of cached schedules of one entry, and of cached launch sizes."""
 
@@ -182,7 +190,7 @@ class Scheduler:
         }
         folded = self.variant.strided and any(m.folded for m in memories if m.place in changed)
         folds_or_narrow = folded or (axes > 1 and words[axes - 1] < NARROW)
-        entry = self.entry if folds_or_narrow else self._entry(met)
+        entry = self.entry if folds_or_narrow else self._entry(met, self._streams(memories))
         jobs = None
         if shares is not None and not folded and all(_may_meet(shares, *pair) for pair in met):
             jobs = partition(self, words, memories, entry, threads, axis)
@@ -207,7 +215,20 @@ class Scheduler:
         size: int = types.numpy_dtype(kind).itemsize
         return 8 if self.variant.f64 and types.is_float(kind) else size
 
-    def _entry(self, met: list[tuple[AliasSpan, AliasSpan]]) -> Any:
+    def _streams(self, memories: list[AliasSpan]) -> bool:
+        """True if stores may bypass the caches, and it pays: the kernel computes little.
+
+        What is written is larger than the caches, so that the next launch would not find it there either.
+        """
+        analysis = self.kernel.analysis
+        if self.variant.kind != "forward" or self.division.work != 1 or analysis.atomic:
+            return False
+        if analysis.writes & analysis.reads:
+            return False
+        written = sum(m.stop - m.start for m in memories if m.place[1] in analysis.writes)
+        return written >= STREAMED and written >= last_level_cache() and on_x86()
+
+    def _entry(self, met: list[tuple[AliasSpan, AliasSpan]], streams: bool) -> Any:
         """Return the entry that runs threads in lockstep if they may, else the plain one."""
         if not self.division.lanes:
             return self.entry
@@ -215,7 +236,18 @@ class Scheduler:
             alike = self.pairs.get(frozenset((one.place, other.place)))
             if alike is not None and not (alike and one.same(other)):
                 return self.entry
-        return self.kernel.in_lanes(self.variant)
+        return self.kernel.in_lanes(self.variant, streams=streams and not met)
+
+
+@cache
+def last_level_cache() -> int:
+    """Return the bytes of this processor's largest cache; 0 if the system does not say."""
+    try:
+        with open("/sys/devices/system/cpu/cpu0/cache/index3/size", encoding="ascii") as file:
+            text = file.read().strip()
+        return int(text.rstrip("KM")) << (20 if text.endswith("M") else 10)
+    except (OSError, ValueError):
+        return 0
 
 
 def _may_meet(shares: dict[Place, Share], one: AliasSpan, other: AliasSpan) -> bool:

@@ -30,10 +30,12 @@ class LoopNames:
         loops: Whether there are loops among them.
         scattering: The elements that are read as indices of elements to which something is added, by `id`.
         trailing: The elements that threads reach after others of the same array, by `id`.
+        streams: Whether stores bypass the caches.
     """
 
     def __init__(self, function: ast.FunctionDef, lanes: SimdLoop) -> None:
         self.loop = loop = lanes.loop
+        self.streams = lanes.streams
         facts = lanes.facts
         assignments = list(_assignments(function.body))
         times = Counter(name for name, _ in assignments)

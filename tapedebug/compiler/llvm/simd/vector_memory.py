@@ -39,6 +39,21 @@ TOGETHER = 4
 GROUPED = (2, 3, 4)
 """Numbers of components that are read and written together: of vectors and quaternions."""
 
+STREAM = """define internal void @{name}({of} %value, ptr %place) alwaysinline nounwind {{
+  %address = ptrtoint ptr %place to i64
+  %rest = and i64 %address, {rest}
+  %aligned = icmp eq i64 %rest, 0
+  br i1 %aligned, label %past, label %through
+past:
+  store {of} %value, ptr %place, align {size}, !nontemporal !0
+  ret void
+through:
+  store {of} %value, ptr %place, align {align}
+  ret void
+}}"""
+"""Stores a vector past the caches. Other threads see it when this one has changed a word with a locked
+instruction, as it does at the end of a chunk: that empties the buffers in which such stores wait."""
+
 
 @dataclass
 class Element:
@@ -350,6 +365,9 @@ class VectorMemory(GatheredIndices):
         line, of, align = self.linear_values.get(index[1]), self._type("~" + kind), alignment(kind)
         if line is not None and line.unless is None and line.stride == 1:
             place = self._at(pointer, kind, line.base)
+            if self.mask is None and self.names.streams:
+                self._stream(of, value, place, align)
+                return
             if self.mask is None:
                 self._fetch(place, kind, self.width)
                 self._write(f"store {of} {value}, ptr {place}, align {align}")
@@ -358,6 +376,14 @@ class VectorMemory(GatheredIndices):
             return
         places = self._places(pointer, kind, index)
         self._write(self._masked(kind).scatter(value, places, self._lanes()))
+
+    def _stream(self, of: str, value: str, place: str, align: int) -> None:
+        """Store a vector past the caches, if it is aligned as processors demand."""
+        size = align * self.width
+        name = f"td.stream.{self.width}.{of.rpartition(' ')[2].rstrip('>')}"
+        self.needs["!0 = !{i32 1}"] = None
+        self.needs[STREAM.format(name=name, of=of, rest=size - 1, size=size, align=align)] = None
+        self._write(f"call void @{name}({of} {value}, ptr {place})")
 
     def _add_apart(self, pointer: str, one: PendingStore) -> None:
         """Additions to elements that differ from lane to lane."""
