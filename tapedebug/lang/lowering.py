@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -289,6 +289,34 @@ def vector_type(kind: str, width: int) -> str:
 def splat(kind: str, value: str) -> str:
     """A number in every lane, as a constant of LLVM."""
     return f"splat ({kind} {value})"
+
+
+def shuffle(part: str, x: str, y: str, lanes: Iterable[int]) -> str:
+    """These lanes of two vectors of one type, numbered through."""
+    chosen = [f"i32 {lane}" for lane in lanes]
+    return f"shufflevector {part} {x}, {part} {y}, <{len(chosen)} x i32> <{', '.join(chosen)}>"
+
+
+def in_parts(symbol: str, of: str, arity: int, width: int, lanes: int) -> str:
+    """Calls of a function of fewer lanes for one part of them after the other, and the parts put together."""
+    whole, part = vector_type(of, width), vector_type(of, lanes)
+    lines, parts = [], []
+    for first in range(0, width, lanes):
+        for place in range(arity):
+            piece = shuffle(whole, f"{{{place}}}", "poison", range(first, first + lanes))
+            lines.append(f"{{r}}.x{place}.{first} = {piece}")
+        passed = ", ".join(f"{part} {{r}}.x{place}.{first}" for place in range(arity))
+        lines.append(f"{{r}}.y{first} = call {part} @{symbol}({passed})")
+        parts.append(f"{{r}}.y{first}")
+    size = lanes
+    while len(parts) > 1:
+        joined = []
+        for left, right in zip(parts[::2], parts[1::2], strict=True):
+            name = "{r}" if len(parts) == 2 else f"{left}.{2 * size}"
+            lines.append(f"{name} = {shuffle(vector_type(of, size), left, right, range(2 * size))}")
+            joined.append(name)
+        parts, size = joined, 2 * size
+    return "\n".join(lines)
 
 
 def c_function(name: str, result: str, operands: tuple[str, ...], attributes: str = "") -> Instructions:

@@ -15,7 +15,7 @@ from tapedebug.compiler import backend
 from tapedebug.compiler.llvm.machine import vector_bits
 from tapedebug.compiler.llvm.simd.vector_calls import Vectors
 from tapedebug.compiler.variant import Variant
-from tapedebug.lang.rules._vector_functions import LARGEST, TABLED, _tables, sine
+from tapedebug.lang.rules._vector_functions import LARGEST, MULTIPLES, TABLED, _tables, sine
 from tests.compiler.harness import run
 from tests.compiler.simd_comparison import scalar_functions
 
@@ -37,6 +37,12 @@ def sines(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 def cosines(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     y[i] = wp.cos(x[i])
+
+
+@wp.kernel
+def sines_and_roots(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.sin(x[i]) + wp.sqrt(x[i])
 
 
 BOTH = [(sines, np.sin), (cosines, np.cos)]
@@ -90,24 +96,57 @@ def test_small_ones_do_not_depend_on_larger_neighbours(
     """Multiples of pi are looked up for all small numbers, whatever they stand beside."""
     x = np.random.default_rng(2).uniform(-1.2 * TABLED, 1.2 * TABLED, 40_000).astype(np.float32)
     x[:2000] = (np.arange(-1000, 1000) % 14 - 7) * (np.pi / 2)
+    ends = np.array([7.5 * np.pi, 7.0 * np.pi, TABLED], np.float32)  # of the tables, and of the first test
+    near = [s * (ends.view(np.int32) + k).view(np.float32) for k in range(-10, 10) for s in (1, -1)]
+    x[2000:2120] = np.concatenate(near)
     alone = found(kernel, np.sort(x))[np.argsort(np.argsort(x))]  # in most blocks, all are small or all large
     np.testing.assert_array_equal(found(kernel, x), alone)
     mixed = x.copy()
-    mixed[::7] = np.resize(np.array([22.0, -500.0, 9999.0, 2e4, np.inf], np.float32), mixed[::7].shape)
+    mixed[::7] = np.resize(
+        np.array([22.0, 24.0, -26.0, np.nan, -500.0, 9999.0, 2e4, np.inf], np.float32), mixed[::7].shape
+    )
     rest = np.arange(x.size) % 7 != 0
     np.testing.assert_array_equal(found(kernel, mixed)[rest], alone[rest])
 
 
+@pytest.mark.parametrize(("kernel", "true"), BOTH)
+@pytest.mark.parametrize("beside", [1.0, 3e38, np.inf, np.nan])
+def test_large_ones_do_not_depend_on_the_vector_beside(
+    bits: int, kernel: Any, true: Callable[..., Any], beside: float
+) -> None:
+    """Two vectors are tested at once; numbers just above the bound are among them."""
+    x = np.random.default_rng(3).uniform(0.9 * LARGEST, 3.0 * LARGEST, 4000).astype(np.float32)
+    x[:64] = np.nextafter(np.float32(LARGEST), np.float32(9e9))
+    for first in (0, 16):
+        mixed = np.full((125, 32), beside, np.float32)
+        mixed[:, first : first + 16] = x.reshape(125, 32)[:, first : first + 16]
+        y = found(kernel, mixed.reshape(-1)).reshape(125, 32)[:, first : first + 16]
+        np.testing.assert_array_equal(y, found(kernel, x).reshape(125, 32)[:, first : first + 16])
+
+
 @pytest.mark.parametrize("half", [False, True])
 def test_tables_hold_the_multiples_of_pi(half: bool) -> None:
-    """Each is the sum of two numbers, of which the second is the nearest to what the first leaves."""
+    """Each is the sum of two numbers, of which the second is the nearest to what the first leaves.
+
+    Those without a counterpart of the other sign are 0.
+    """
     pi = Fraction("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
     high, low = _tables(half=half)
     for turns, one, other in zip([*range(8), *range(-8, 0)], high, low, strict=True):
         assert one == np.float32(one) and other == np.float32(other)
-        left = (turns - Fraction(half, 2)) * pi - Fraction(one)
+        multiple = turns - Fraction(half, 2)
+        if abs(multiple) > MULTIPLES:
+            assert (one, other) == (0.0, 0.0)
+            continue
+        left = multiple * pi - Fraction(one)
         assert abs(left) <= abs(Fraction(float(np.spacing(np.float32(one))))) / 2 or one == 0
         assert abs(Fraction(other) - left) <= abs(left) / 2**24
+
+
+def test_roots_beside_sines_are_the_nearest_there_are(bits: int) -> None:
+    """Roots are taken by vectors of 512 bits, of which a block of threads may be two."""
+    x = np.random.default_rng(4).uniform(0.0, 20.0, 4000).astype(np.float32)
+    np.testing.assert_array_equal(found(sines_and_roots, x), found(sines, x) + np.sqrt(x))
 
 
 def test_zeros_keep_their_sign_and_the_smallest_numbers_their_value(bits: int) -> None:

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 import tapedebug as wp
+from tapedebug.compiler.llvm.machine import vector_bits
 from tapedebug.compiler.llvm.simd import vectorize as translator
+from tapedebug.compiler.llvm.simd.vector_calls import Vectors
 from tapedebug.compiler.variant import Variant
+from tapedebug.lang.rules._vector_functions import sine
 
 
 @wp.kernel
@@ -55,9 +58,36 @@ def of_rows(m: wp.array2d(dtype=float), y: wp.array(dtype=float)):
     y[i] = s
 
 
-def lanes(kernel: Any, bits: int) -> int:
+@wp.kernel
+def waved(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.sin(x[i])
+
+
+@wp.kernel
+def waved_twice(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.sin(x[i]) * wp.cos(x[i])
+
+
+@wp.kernel
+def waved_and_grown(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.exp(wp.sin(x[i]))
+
+
+@wp.kernel
+def waved_often(x: wp.array(dtype=float), n: int, y: wp.array(dtype=float)):
+    i = wp.tid()
+    s = x[i]
+    for _ in range(n):
+        s = wp.sin(s)
+    y[i] = s
+
+
+def lanes(kernel: Any, bits: int, *, math: bool = False) -> int:
     """Return how many threads run together with vectors of so many bits."""
-    text = kernel._text(Variant("forward", lanes=True))
+    text = kernel._text(Variant("forward", lanes=True, math=math))
     assembly = translator.vectorize(text.code, "entry", replace(text.lanes, bits=bits))
     return int(re.findall(r"and i64 %\S+, -(\d+)", assembly)[0])
 
@@ -70,3 +100,14 @@ def test_two_vectors_are_taken_for_one(kernel: Any) -> None:
 @pytest.mark.parametrize("kernel", [grown, precise, of_rows], ids=lambda kernel: kernel.key)
 def test_not_where_registers_or_places_in_the_cache_are_few(kernel: Any) -> None:
     assert [lanes(kernel, bits) for bits in (512, 256, 128)] == [16, 8, 4]
+
+
+@pytest.mark.skipif(
+    sine(Vectors(32, vector_bits(), fast=True), ("f32",)) is None or vector_bits() < 512,
+    reason="sines are not computed inline",
+)
+def test_two_of_the_widest_vectors_share_a_branch() -> None:
+    """One sine is all that is computed inline or called, and not in a loop."""
+    kernels = (waved, waved_twice, waved_and_grown, waved_often)
+    assert [lanes(kernel, 512, math=True) for kernel in kernels] == [32, 16, 16, 16]
+    assert [lanes(kernel, 512) for kernel in kernels] == [16, 16, 16, 16]

@@ -5,10 +5,11 @@ Less the nearest multiple of pi (for cosines, the nearest half of an odd one) an
 products lose nothing, and the first difference has no bits to lose. The sine of r is an odd polynomial. Its
 sign changes with every multiple: adding 1.5 * 2^23 leaves the parity in the last bit.
 
-A vector of 512 bits can hold the multiples themselves, from -8 to 7: each is the sum of two numbers, of which
-the second is right to 2^-25 of itself. An argument equals the first, or is further from it than the second
-is large, so that r is as right. Two table look-ups and differences take the place of three fused products,
-and leave the multipliers to the polynomial.
+A vector of 512 bits can hold the multiples themselves, of both signs: each is the sum of two numbers, of
+which the second is right to 2^-25 of itself. An argument equals the first, or is further from it than the
+second is large, so that r is as right. Two table look-ups and differences take the place of three fused
+products, and leave the multipliers to the polynomial. Arguments beyond the tables leave an r with a large
+square: one comparison of a sum of squares tells that two vectors have none of them.
 """
 
 from __future__ import annotations
@@ -16,14 +17,22 @@ from __future__ import annotations
 import math
 import struct
 
-from tapedebug.lang.lowering import Instructions, VectorTarget, double, splat, vector_type
+from tapedebug.lang.lowering import Instructions, VectorTarget, double, in_parts, shuffle, splat, vector_type
 
 LARGEST = 10_000.0
 """Larger arguments, of which the multiples of pi have more digits, are left to the C library."""
 SHIFT = 12_582_912.0
 """1.5 * 2^23: adding it rounds to a whole number."""
+TABLE = 16
+"""Numbers that one vector holds, and one instruction looks up in it."""
 TABLED = 21.0
-"""The nearest multiples of larger arguments may not be in the tables."""
+"""The multiples of pi that are nearest to smaller arguments are in the tables."""
+MULTIPLES = 7
+"""The largest multiples of pi (for cosines, of half of pi less) in the tables, of either sign."""
+SQUARE = 9.0
+"""More than twice the square of pi / 2; what is left of an argument beyond the tables has a larger square."""
+FAR = 9.9e7
+"""Less than the square of what the tables leave of an argument that is larger than `LARGEST`."""
 TURN = 0.31830987334251404
 """1 / pi."""
 PI = (3.141592502593994, 1.5099578831723193e-07, 1.078060505991553e-14)
@@ -56,7 +65,7 @@ def _sined(target: VectorTarget, operands: tuple[str, ...], *, half: bool) -> In
     if rare is None:
         return None
     of, symbol = vector_type("float", target.width), f"@td.{name}.{target.width}"
-    tabled = target.bits == 512 and target.width == 16
+    tabled = target.bits == 512 and target.width in (TABLE, 2 * TABLE)
     lines = _body(_Lanes(target.width), rare, half=half, tabled=tabled)
     text = "\n".join([f"define internal {of} {symbol}({of} %x) alwaysinline nounwind {{", *lines, "}"])
     return Instructions("f32", f"{{r}} = call {of} {symbol}({of} {{0}})", (*rare.needs, text))
@@ -69,17 +78,45 @@ class _Lanes:
         self.width = width
         self.of, self.whole = vector_type("float", width), vector_type("i32", width)
         self.masks = vector_type("i1", width)
+        self.numbers = range(width // TABLE)
+        """The numbers of the parts that are as wide as a table."""
 
     def fused(self, target: str, x: str, y: str, z: str) -> str:
         """Multiply and add, rounding once."""
         operands = ", ".join(f"{self.of} {operand}" for operand in (x, y, z))
         return f"  %{target} = call {self.of} @llvm.fma.v{self.width}f32({operands})"
 
-    def looked_up(self, target: str, table: list[float]) -> str:
-        """Look up the number of a table of 16 that the last four digits of `%digits` count."""
+    def size(self, target: str, number: str = "%x") -> str:
+        """The absolute value of a number."""
+        return f"  %{target} = call {self.of} @llvm.fabs.v{self.width}f32({self.of} {number})"
+
+    def parts(self, target: str, kind: str) -> list[str]:
+        """Split `%target`, numbers of a type, into vectors as wide as a table."""
+        of = vector_type(kind, self.width)
+        return [
+            f"  %{target}.{k} = {shuffle(of, f'%{target}', 'poison', self._part(k))}" for k in self.numbers
+        ]
+
+    def looked_up(self, target: str, table: list[float]) -> list[str]:
+        """Look up the numbers of a table that the last four digits of the parts of `%digits` count."""
         numbers = ", ".join(f"float {double(number)}" for number in table)
-        symbol = "@llvm.x86.avx512.permvar.sf.512"
-        return f"  %{target} = call {self.of} {symbol}({self.of} <{numbers}>, {self.whole} %digits)"
+        of, whole = vector_type("float", TABLE), vector_type("i32", TABLE)
+        call = f"call {of} @llvm.x86.avx512.permvar.sf.512({of} <{numbers}>, {whole}"
+        last = f"%{target}.{self.numbers[-1]}"
+        return [
+            *(f"  %{target}.{k} = {call} %digits.{k})" for k in self.numbers),
+            f"  %{target} = {shuffle(of, f'%{target}.0', last, range(self.width))}",
+        ]
+
+    def _part(self, number: int) -> range:
+        return range(TABLE * number, TABLE * (number + 1))
+
+    def any_above(self, target: str, number: str, bound: float) -> list[str]:
+        """True if a number is not below a bound in one of the lanes: above it, or NaN."""
+        return [
+            f"  %{target}.mask = fcmp ugt {self.of} {number}, {_number(bound)}",
+            *self.any(target, f"%{target}.mask"),
+        ]
 
     def any(self, target: str, mask: str) -> list[str]:
         """True if a mask holds in one of the lanes."""
@@ -96,37 +133,21 @@ def _body(lanes: _Lanes, rare: Instructions, *, half: bool, tabled: bool) -> lis
     ]
     if not half:
         turns = [lanes.fused("near", "%x", _number(TURN), _number(SHIFT))]
-    beyond = f"  %far = fcmp ogt {of} %size, {_number(LARGEST)}"
+    far = [
+        lanes.size("size.far"),
+        f"  %far = fcmp ogt {of} %size.far, {_number(LARGEST)}",
+        *lanes.any("any", "%far"),
+    ]
     if tabled:
-        high, low = _tables(half=half)
-        reduced = [
-            lanes.looked_up("high", high),
-            lanes.looked_up("low", low),
-            f"  %rest.high = fsub {of} %x, %high",
-            f"  %rest.tabled = fsub {of} %rest.high, %low",
-            f"  %beyond = fcmp ogt {of} %size, {_number(TABLED)}",
-            *lanes.any("more", "%beyond"),
-            "  br i1 %more, label %steps, label %reduced",
-            "steps:",
-            *_in_steps(lanes, "rest.steps", half=half),
-            # Lanes within the tables keep what these give: it does not depend on their neighbours.
-            f"  %rest.chosen = select {lanes.masks} %beyond, {of} %rest.steps, {of} %rest.tabled",
-            f"  %far.steps = fcmp ogt {of} %size, {_number(LARGEST)}",
-            *lanes.any("any.steps", "%far.steps"),
-            "  br label %reduced",
-            "reduced:",
-            f"  %rest = phi {of} [ %rest.tabled, %start ], [ %rest.chosen, %steps ]",
-            "  %any = phi i1 [ false, %start ], [ %any.steps, %steps ]",
-        ]
+        reduced = _by_tables(lanes, half=half)
+        far = ["  br i1 %may, label %exact, label %usual", "exact:", *far]
     else:
-        reduced = [*_in_steps(lanes, "rest", half=half), beyond, *lanes.any("any", "%far")]
+        reduced = [*_in_steps(lanes, "rest", half=half), f"  %square = fmul {of} %rest, %rest"]
     return [
         "start:",
-        f"  %size = call {of} @llvm.fabs.v{lanes.width}f32({of} %x)",
         *turns,
         f"  %digits = bitcast {of} %near to {whole}",
         *reduced,
-        f"  %square = fmul {of} %rest, %rest",
         lanes.fused("sum.0", "%square", _number(ODD[3]), _number(ODD[2])),
         lanes.fused("sum.1", "%square", "%sum.0", _number(ODD[1])),
         lanes.fused("sum.2", "%square", "%sum.1", _number(ODD[0])),
@@ -136,14 +157,51 @@ def _body(lanes: _Lanes, rare: Instructions, *, half: bool, tabled: bool) -> lis
         f"  %turned = xor {whole} %bits, %parity",
         f"  %side = bitcast {whole} %turned to {of}",
         lanes.fused("sine", "%side", "%sum", "%side"),
+        *far,
         "  br i1 %any, label %rare, label %usual",
         "usual:",
         f"  ret {of} %sine",
         "rare:",  # of those lanes only: what a lane gives does not depend on its neighbours
-        *([beyond] if tabled else []),
         *(f"  {_cold(line)}" for line in rare.text.format("%x", r="%slow").splitlines()),
         f"  %chosen = select {lanes.masks} %far, {of} %slow, {of} %sine",
         f"  ret {of} %chosen",
+    ]
+
+
+def _by_tables(lanes: _Lanes, *, half: bool) -> list[str]:
+    """Subtract multiples of pi that are looked up, in steps those that are not in the tables."""
+    of, part = lanes.of, _Lanes(TABLE)
+    high, low = _tables(half=half)
+    if lanes.width == TABLE:  # known sooner than what is left, which takes 4 % less time
+        more = [lanes.size("size"), *lanes.any_above("more", "%size", TABLED)]
+        beyond = [lanes.size("count", "%whole"), f"  %beyond = fcmp ogt {of} %count, {_number(MULTIPLES)}"]
+        far = lanes.any_above("may.steps", "%size", LARGEST)
+    else:
+        squares = f"  %squares = fadd {part.of} %square.tabled.0, %square.tabled.1"
+        more = [*lanes.parts("square.tabled", "float"), squares, *part.any_above("more", "%squares", SQUARE)]
+        beyond = [f"  %beyond = fcmp ugt {of} %square.tabled, {_number(SQUARE)}"]
+        far = part.any_above("may.steps", "%squares", FAR)
+    return [
+        *lanes.parts("digits", "i32"),
+        *lanes.looked_up("high", high),
+        *lanes.looked_up("low", low),
+        f"  %rest.high = fsub {of} %x, %high",
+        f"  %rest.tabled = fsub {of} %rest.high, %low",
+        f"  %square.tabled = fmul {of} %rest.tabled, %rest.tabled",
+        *more,
+        "  br i1 %more, label %steps, label %reduced",
+        "steps:",
+        *_in_steps(lanes, "rest.steps", half=half),
+        # Lanes within the tables keep what these give: it does not depend on their neighbours.
+        *beyond,
+        f"  %rest.chosen = select {lanes.masks} %beyond, {of} %rest.steps, {of} %rest.tabled",
+        f"  %square.chosen = fmul {of} %rest.chosen, %rest.chosen",
+        *far,
+        "  br label %reduced",
+        "reduced:",
+        f"  %rest = phi {of} [ %rest.tabled, %start ], [ %rest.chosen, %steps ]",
+        f"  %square = phi {of} [ %square.tabled, %start ], [ %square.chosen, %steps ]",
+        "  %may = phi i1 [ false, %start ], [ %may.steps, %steps ]",
     ]
 
 
@@ -163,11 +221,18 @@ def _in_steps(lanes: _Lanes, target: str, *, half: bool) -> list[str]:
 
 
 def _tables(*, half: bool) -> tuple[list[float], list[float]]:
-    """The multiples of pi from 0 to 7 and from -8 to -1, or half of pi less, each as two numbers."""
+    """The multiples of pi from 0 to 7 and from -8 to -1, or half of pi less, each as two numbers.
+
+    Those whose counterpart of the other sign is not among them are 0, which no argument is near that looks
+    them up: positive and negative arguments take the same way.
+    """
     high: list[float] = []
     low: list[float] = []
-    for turns in [*range(8), *range(-8, 0)]:
-        parts = [(turns - 0.5 * half) * part for part in PI]  # exact in float64
+    for turns in [*range(TABLE // 2), *range(-TABLE // 2, 0)]:
+        multiple = turns - 0.5 * half
+        if abs(multiple) > MULTIPLES:
+            multiple = 0.0
+        parts = [multiple * part for part in PI]  # exact in float64
         high.append(_single(math.fsum(parts)))
         low.append(_single(math.fsum([*parts, -high[-1]])))
     return high, low
@@ -222,4 +287,6 @@ def root(target: VectorTarget, operands: tuple[str, ...]) -> Instructions | None
     """A square root that leaves the processor's divider to divisions, where it has estimates of 14 bits."""
     if operands != ("f32",) or target.bits != 512:
         return None
-    return Instructions("f32", "{r} = call <16 x float> @td.sqrt(<16 x float> {0})", (SQRT,))
+    if target.width == 16:
+        return Instructions("f32", "{r} = call <16 x float> @td.sqrt(<16 x float> {0})", (SQRT,))
+    return Instructions("f32", in_parts("td.sqrt", "float", 1, target.width, 16), (SQRT,))

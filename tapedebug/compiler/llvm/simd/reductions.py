@@ -10,9 +10,8 @@ from itertools import combinations
 from tapedebug._dataclass import dataclass
 from tapedebug.compiler.llvm.expressions import Operand
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
-from tapedebug.compiler.llvm.simd.vector_calls import shuffle
 from tapedebug.compiler.llvm.simd.vector_values import LinearValue, VectorValues
-from tapedebug.lang.lowering import FLOATS, alignment, llvm_type
+from tapedebug.lang.lowering import FLOATS, alignment, llvm_type, shuffle
 
 NOWHERE = str(-(2**63))
 """The place of a sum to which nothing has been added. Places of elements may be negative, where an axis is

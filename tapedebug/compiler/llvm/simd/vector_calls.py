@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 
 from tapedebug._dataclass import dataclass
 from tapedebug.compiler.linker import VECTOR_LIBRARY
 from tapedebug.compiler.llvm.instruction_types import ALIGNED_STACK
 from tapedebug.compiler.llvm.library import call_of
-from tapedebug.lang.lowering import FUNCTIONS, Instructions, llvm_type, splat, vector_type
+from tapedebug.lang.lowering import FUNCTIONS, Instructions, in_parts, llvm_type, splat, vector_type
 
 KIND = r"(float|double|half|i\d+)"
 BINARY = re.compile(rf"([a-z]+(?: (?:nsw|nuw|exact))*)(?: (\w+))? {KIND} ([^ ,]+), ([^ ,]+)")
@@ -30,12 +30,6 @@ SUFFIX = re.compile(r"\.([fi])(\d+)")
 
 class Unvectored(Exception):
     """An instruction has no form for vectors here."""
-
-
-def shuffle(part: str, x: str, y: str, lanes: Iterable[int]) -> str:
-    """These lanes of two vectors of one type, numbered through."""
-    chosen = [f"i32 {lane}" for lane in lanes]
-    return f"shufflevector {part} {x}, {part} {y}, <{len(chosen)} x i32> <{', '.join(chosen)}>"
 
 
 @cache
@@ -232,26 +226,4 @@ def _from_c_library(symbol: str, operands: tuple[str, ...], vectors: Vectors) ->
     if lanes == width:
         passed = ", ".join(f"{part} {{{place}}}" for place in range(len(operands)))
         return Instructions(kind, f"{{r}} = call {part} @{symbol}({passed})", (declared,))
-    return Instructions(kind, _in_parts(symbol, of, len(operands), width, lanes), (declared,))
-
-
-def _in_parts(symbol: str, of: str, arity: int, width: int, lanes: int) -> str:
-    """The call for one part of the lanes after the other, and the parts put together."""
-    whole, part = vector_type(of, width), vector_type(of, lanes)
-    lines, parts = [], []
-    for first in range(0, width, lanes):
-        for place in range(arity):
-            piece = shuffle(whole, f"{{{place}}}", "poison", range(first, first + lanes))
-            lines.append(f"{{r}}.x{place}.{first} = {piece}")
-        passed = ", ".join(f"{part} {{r}}.x{place}.{first}" for place in range(arity))
-        lines.append(f"{{r}}.y{first} = call {part} @{symbol}({passed})")
-        parts.append(f"{{r}}.y{first}")
-    size = lanes
-    while len(parts) > 1:
-        joined = []
-        for left, right in zip(parts[::2], parts[1::2], strict=True):
-            name = "{r}" if len(parts) == 2 else f"{left}.{2 * size}"
-            lines.append(f"{name} = {shuffle(vector_type(of, size), left, right, range(2 * size))}")
-            joined.append(name)
-        parts, size = joined, 2 * size
-    return "\n".join(lines)
+    return Instructions(kind, in_parts(symbol, of, len(operands), width, lanes), (declared,))

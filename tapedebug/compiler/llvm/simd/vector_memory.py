@@ -19,9 +19,8 @@ from tapedebug.compiler.llvm.library import in_memory, scalar
 from tapedebug.compiler.llvm.simd.gathered_indices import GatheredIndices, NotWorthIt
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.reductions import PendingStore
-from tapedebug.compiler.llvm.simd.vector_calls import shuffle
 from tapedebug.compiler.llvm.simd.vector_values import LinearValue
-from tapedebug.lang.lowering import alignment, llvm_type
+from tapedebug.lang.lowering import alignment, llvm_type, shuffle
 
 AHEAD = {3072: 3, 12288: 2}
 """By how many bytes memory is fetched ahead of an access, where that is worth it, and into which cache.

@@ -13,10 +13,22 @@ from tapedebug.compiler.llvm.machine import llvm_version, vector_bits
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.mask_facts import Chosen, Fact, Known, MaskFacts
 from tapedebug.compiler.llvm.simd.masked_access import MaskedAccess
-from tapedebug.compiler.llvm.simd.vector_calls import Vectors, at_once, library_call, shuffle
+from tapedebug.compiler.llvm.simd.vector_calls import Vectors, at_once, library_call
 from tapedebug.compiler.llvm.translate import Translator
-from tapedebug.lang.lowering import BITS, FLOATS, FUNCTIONS, Misfit, alignment, cast, llvm_type, splat
+from tapedebug.lang.lowering import (
+    BITS,
+    FLOATS,
+    FUNCTIONS,
+    Misfit,
+    alignment,
+    cast,
+    llvm_type,
+    shuffle,
+    splat,
+)
 
+WIDEST = 512
+"""Bits of a vector from which one is enough, unless a branch is taken for two of them at once."""
 LITTLE = 1 << 32
 """By less than this, a thread's number is moved without passing the limit of 64 bits."""
 
@@ -81,6 +93,8 @@ class VectorValues(Translator):
         """Calls of vector functions."""
         self.crowded = False
         """Twice as many lanes would want for registers, or for places in the fastest cache."""
+        self.inline: set[int] = set()
+        """The `id`s of calls that are computed inline, with a branch for numbers that the C library takes."""
         self.linear_values: dict[str, LinearValue] = {}
         self.same: dict[Hashable, Operand] = {}
         self.facts = MaskFacts(lambda kind, text: self._value(kind, text)[1], self.width)
@@ -383,8 +397,11 @@ class VectorValues(Translator):
         vectors = Vectors(self.width, self.bits, self.math)
         call = at_once(name, kinds, vectors, by_constant=operands[-1][1][0] != "%")
         has_vectors = name in FUNCTIONS and bool(FUNCTIONS[name].symbol)
-        self.crowded = self.crowded or has_vectors
-        self.called += self.math and call is library_call(name, kinds, vectors)
+        library = library_call(name, kinds, vectors) if self.math else None
+        inline = library is not None and call is not library
+        self.crowded = self.crowded or (has_vectors and not (inline and self.bits >= WIDEST))
+        self.inline |= {id(node)} if inline else set()
+        self.called += library is not None and not inline
         for need in call.needs:
             self.needs[need] = None
         values = [self._broadcast(value) for value in operands]

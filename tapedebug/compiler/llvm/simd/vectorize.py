@@ -23,16 +23,16 @@ from tapedebug.compiler.llvm.simd.gathered_indices import NotWorthIt, plain
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.vector_memory import AHEAD as AHEAD
 from tapedebug.compiler.llvm.simd.vector_memory import FETCHED, VectorMemory
-from tapedebug.compiler.llvm.simd.vector_values import LinearValue
+from tapedebug.compiler.llvm.simd.vector_values import WIDEST, LinearValue
 
 TWICE = 700
 """Statements up to which a loop's body is written twice: for all lanes, and for the last threads or those
 that run one after the other."""
+SHORT = 40
+"""Statements up to which a block of threads is two of the widest vectors."""
 SCATTERED = 70
 """Instructions that a kernel has to have for each addition that is made for one lane after the other, or to
 elements far apart: with fewer it is as fast, or faster, thread by thread."""
-WIDEST = 512
-"""Bits of a vector from which one is enough."""
 LONG = 100
 """Instructions of a block of threads from which what the next ones access is fetched ahead."""
 CALLED = 100
@@ -67,13 +67,23 @@ def vectorize(code: str | ast.Module, symbol: str, lanes: SimdLoop) -> str:
 
 
 def _widest(function: ast.FunctionDef, symbol: str, names: LoopNames, lanes: SimdLoop) -> str:
-    """Short vectors two by two, where there is room: what comes once for each block comes half as often."""
-    if lanes.bits < WIDEST:
+    """Vectors two by two, where there is room: what comes once for each block comes half as often.
+
+    The widest ones only where one function is computed inline, whose branch then comes half as often: of two
+    functions, vectors two by two take 4 % more time.
+    """
+    one = _Vectorizer(symbol, names, lanes.bits, math=lanes.math)
+    text = "" if lanes.bits < WIDEST else one.run(function)
+    if lanes.bits < WIDEST or (len(one.inline) == 1 and not one.crowded and _is_short(names)):
         two = _Vectorizer(symbol, names, 2 * lanes.bits, math=lanes.math)
-        text = two.run(function)
+        twice = two.run(function)
         if not two.crowded:
-            return text
-    return _Vectorizer(symbol, names, lanes.bits, math=lanes.math).run(function)
+            return twice
+    return text or one.run(function)
+
+
+def _is_short(names: LoopNames) -> bool:
+    return not names.loops and names.statements <= SHORT
 
 
 class _Vectorizer(VectorMemory):
