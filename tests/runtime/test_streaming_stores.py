@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import tapedebug as wp
 from tapedebug.compiler.llvm.simd.vectorize import vectorize
 from tapedebug.compiler.variant import Variant
 from tapedebug.compiler.work_queue import on_x86
+from tapedebug.runtime.memory.block_allocator import ALIGNMENT
 from tapedebug.runtime.parallel import schedule
 from tests.compiler import parallel_comparison
 
@@ -70,9 +72,14 @@ def kernels() -> dict[str, Any]:
             s = s + x[i] * float(k)
         y[i] = s
 
+    @wp.kernel
+    def wave(x: Floats, y: Floats):
+        i = wp.tid()
+        y[i] = wp.sin(x[i])
+
     return {
         "double": double, "branch": branch, "wide": wide, "rows": rows, "again": again, "adds": adds,
-        "loop": loop,
+        "loop": loop, "wave": wave,
     }  # fmt: skip
 
 
@@ -99,6 +106,7 @@ def results(name: str, dtype: Any, shape: tuple[int, ...], first: int) -> tuple[
     ("name", "dtype", "shape"),
     [
         ("double", float, (5003,)), ("branch", float, (5003,)), ("wide", wp.float64, (5003,)),
+        ("wave", float, (5003,)),
         ("rows", float, (71, 83)), ("rows", float, (64, 96)),
     ],
 )  # fmt: skip
@@ -141,3 +149,11 @@ def test_only_such_a_variant_stores_past_the_caches() -> None:
     for wanted in (False, True):
         text = kernel._text(Variant("forward", lanes=True, streams=wanted))
         assert ("!nontemporal" in vectorize(text.code, "entry", text.lanes)) == wanted
+
+
+@pytest.mark.parametrize("name", ["double", "wave"])
+def test_arrays_need_not_be_aligned_more_than_vectors_are(name: str) -> None:
+    """A block of threads may be two vectors, which are twice as long as arrays are aligned."""
+    text = kernels()[name]._text(Variant("forward", lanes=True, math=True, streams=True))
+    aligned = re.findall(r"align (\d+), !nontemporal", vectorize(text.code, "entry", text.lanes))
+    assert aligned and all(int(number) <= ALIGNMENT for number in aligned)

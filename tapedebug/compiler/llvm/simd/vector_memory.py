@@ -378,7 +378,7 @@ class VectorMemory(GatheredIndices):
 
     def _stream(self, of: str, value: str, place: str, align: int) -> None:
         """Store a vector past the caches, if it is aligned as processors demand."""
-        size = align * self.width
+        size = align * self.width  # of two vectors, each is stored by itself
         name = f"td.stream.{self.width}.{of.rpartition(' ')[2].rstrip('>')}"
         self.needs["!0 = !{i32 1}"] = None
         self.needs[STREAM.format(name=name, of=of, rest=size - 1, size=size, align=align)] = None
