@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from tapedebug.diagnose.experiments.places import place_of
 
 if TYPE_CHECKING:
     from tapedebug.diagnose.rule_context import RuleContext
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 SAMPLED = (16, 256)
 """Lower and upper limit of the launches of one kind that run tracked: first, last, and some in between."""
@@ -80,13 +82,23 @@ def _sampled(case: RuleContext, kinds: Iterable[list[int]]) -> Iterator[int]:
 
 def element_of(a: Array, place: int) -> tuple[int, ...]:
     """Return the index of the element that contains a scalar, given its offset from the first element."""
-    left, index = place * a.scalar_dtype.itemsize, [0] * a.ndim
+    return tuple(elements_of(a, [place])[0].tolist())
+
+
+def elements_of(a: Array, places: Iterable[int]) -> Indices:
+    """Return the indices of the elements that contain scalars, given their offsets from the first element.
+
+    Returns:
+        The indices, of shape (scalars, axes).
+    """
+    left = np.fromiter(places, np.int64) * a.scalar_dtype.itemsize
+    index = np.zeros((left.size, a.ndim), np.int64)
     for axis in sorted(range(a.ndim), key=lambda k: -abs(a.strides[k])):
         stride = a.strides[axis]
         if stride and a.shape[axis] > 1:
-            index[axis] = min(max(0, left // stride), a.shape[axis] - 1)
-            left -= index[axis] * stride
-    return tuple(index)
+            index[:, axis] = np.clip(left // stride, 0, a.shape[axis] - 1)
+            left -= index[:, axis] * stride
+    return index
 
 
 def element_words(label: str, index: Sequence[int]) -> str:

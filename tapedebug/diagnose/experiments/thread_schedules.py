@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from tapedebug.contract import Array, RunThreads, ThreadSchedule, Values
-from tapedebug.diagnose.experiments.element_accesses import element_of
+from tapedebug.diagnose.experiments.element_accesses import elements_of
 
 PIECES = 2048
 """Largest number of pieces (runs of threads) of a launch; smaller launches run thread by thread."""
@@ -200,13 +200,11 @@ class _Contested:
 
 def _indices(a: Array, places: Collection[int]) -> Indices:
     """Return scalars as indices of a view, given their offsets from the array's first element."""
-    inner, size = a.element_shape, a.scalar_dtype.itemsize
-    found = []
-    for place in sorted(places):
-        element = element_of(a, place)
-        component = place - sum(i * s for i, s in zip(element, a.strides, strict=True)) // size
-        found.append((*element, *(np.unravel_index(component, inner) if inner else ())))
-    return tuple(np.array(axis, np.int64) for axis in zip(*found, strict=True))
+    offsets = np.array(sorted(places), np.int64)
+    elements = elements_of(a, offsets)
+    components = offsets - elements @ np.array(a.strides, np.int64) // a.scalar_dtype.itemsize
+    inner = np.unravel_index(components, a.element_shape) if a.element_shape else ()
+    return (*elements.T, *(axis.astype(np.int64) for axis in inner))
 
 
 def _same(one: Values, two: Values) -> Values:

@@ -19,6 +19,7 @@ from tapedebug.diagnose.experiments.effect import Effect
 from tapedebug.diagnose.experiments.element_accesses import (
     element_of,
     element_words,
+    elements_of,
     place_words,
 )
 from tapedebug.diagnose.experiments.places import place_of
@@ -255,7 +256,7 @@ def _elements(record: Operation, group: list[AccessConflict]) -> int:
     found: dict[int, set[tuple[int, ...]]] = {}
     for item in group:
         own = found.setdefault(item.param, set())
-        own |= {element_of(record.args[item.param], place) for place in item.elements}
+        own.update(map(tuple, elements_of(record.args[item.param], item.elements).tolist()))
     return max(map(len, found.values()))
 
 

@@ -11,6 +11,7 @@ from tapedebug.diagnose.experiments.effect import Effect
 from tapedebug.diagnose.experiments.element_accesses import (
     element_of,
     element_words,
+    elements_of,
     place_words,
 )
 from tapedebug.diagnose.experiments.memory_effects import uninitialised_effect
@@ -50,7 +51,7 @@ def _finding(context: RuleContext, group: list[AccessConflict]) -> Finding:
     a = record.args[first.param]
     label = words.label_of(trace, launch, first.param)
     index = element_of(a, min(first.elements))
-    elements = {element_of(a, place) for place in first.elements}
+    elements = set(map(tuple, elements_of(a, first.elements).tolist()))
     effect = _measured(context, a.region)
     severity, outcome = _judged(effect)
     verb = "adds to" if first.first.kind == "atomic" else "reads"

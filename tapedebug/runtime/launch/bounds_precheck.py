@@ -90,6 +90,10 @@ class BoundsPrecheck:
         """
         (self.plain if self.is_inside(hi, args, lo) else self.otherwise)(lo, hi, args)
 
+    def in_pieces(self, threads: int, address: int) -> Runner:
+        """Return the runner of the parts of a launch: the unchecked one if no thread has an index outside."""
+        return self.plain if self.is_inside(threads, address) else self
+
     def packing(
         self, packed: Callable[[bytes, tuple[Any, ...]], bytes | None], written: Sequence[int]
     ) -> Callable[[bytes, tuple[Any, ...]], Any]:

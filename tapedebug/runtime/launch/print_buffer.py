@@ -53,10 +53,15 @@ class PrintBuffer:
 
     def entries(self) -> list[tuple[int, int, Words]]:
         """Return the entries: for each the number of the diagnostic, the thread and the values."""
-        found, at, used = [], 0, int(self.header[USED])
-        while at < used:
-            number, thread, count = (int(word) for word in self.words[at : at + 3])
-            found.append((number, thread, self.words[at + 3 : at + 3 + count].copy()))
+        return [(number, thread, np.array(said, np.int64)) for number, thread, said in self.numbers()]
+
+    def numbers(self) -> list[tuple[int, int, list[int]]]:
+        """Return the entries with their values as numbers of Python, for thousands of short ones."""
+        words: list[int] = self.words[: int(self.header[USED])].tolist()
+        found, at = [], 0
+        while at < len(words):
+            number, thread, count = words[at : at + 3]
+            found.append((number, thread, words[at + 3 : at + 3 + count]))
             at += 3 + count
         return found
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tapedebug._dataclass import dataclass
 from tapedebug.contract import Array, Replay, ThreadSchedule, ThreadScheduling, Values
 from tapedebug.runtime.capabilities import TAPE
+from tapedebug.runtime.launch.bounds_precheck import BoundsPrecheck
 from tapedebug.runtime.launch.plan import Runner
 from tapedebug.runtime.replay.shadow import Shadow
 from tapedebug.runtime.tape.tape import Tape
@@ -38,7 +39,8 @@ class TapeThreadScheduling:
 
 def _scheduled(run: Runner, schedule: ThreadSchedule) -> Runner:
     def scheduled(lo: int, hi: int, where: int) -> None:
-        schedule(lambda low, high: run(low, high, where), hi)
+        piece = run.in_pieces(hi, where) if isinstance(run, BoundsPrecheck) else run
+        schedule(lambda low, high: piece(low, high, where), hi)
 
     return scheduled
 

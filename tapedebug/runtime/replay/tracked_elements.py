@@ -170,15 +170,25 @@ class TrackedRun:
         written = {p: private.value_view(record, p).copy() for p in plan.written}
         memory = tracking.packed(record, private.packed(record), print_buffer)
         start, reported = 0, 0
+        met: dict[tuple[int, int | None], AccessConflict] = {}
         while start < record.threads and reported < MOST_OUTSIDE:
             tracking.rearm(record, memory)
             with print_buffer.lock:
                 print_buffer.open(MOST_CONFLICTS)
                 variant.entry(start, record.threads, ctypes.addressof(memory))
-                entries, failure = print_buffer.entries(), print_buffer.failure()
+                entries, failure = print_buffer.numbers(), print_buffer.failure()
                 lost = int(print_buffer.header[5])
-            for number, thread, said in entries:
-                self._meeting(record, variant, number, thread, said)
+            for number, thread, (stamp, place, what, *_) in entries:
+                other = None if what == NEVER else (stamp >> SITE_SHIFT) & SITES
+                who = stamp & THREAD
+                item = met.get((number, other))
+                if item is None:
+                    item = self._conflict(record, variant, (number, other), (thread, who), place)
+                    met[number, other] = item
+                item.elements.add(place)
+                item.count += 1
+                if other is not None and len(item.pairs) < MOST_PAIRS:
+                    item.pairs.append((who, thread))
             if lost:
                 last = (self.found.unset if entries[-1][2][2] == NEVER else self.found.races)[-1]
                 last.count += lost
@@ -190,29 +200,37 @@ class TrackedRun:
             private.value_view(record, p)[...] = values
         tracking.ran[record.index] = variant
 
-    def _meeting(self, record: Record, variant: Variant, number: int, thread: int, said: Words) -> None:
-        stamp, place, what = (int(word) for word in said[:3])
-        found = variant.sites[number]
+    def _conflict(
+        self,
+        record: Record,
+        variant: Variant,
+        sites: tuple[int, int | None],
+        threads: tuple[int, int],
+        place: int,
+    ) -> AccessConflict:
+        """Return the conflict of a launch between two places in the source; a new one at their first meeting.
+
+        Args:
+            record: The launch.
+            variant: The variant that ran.
+            sites: The numbers of the places: of the later access, and of the other; None if nothing wrote.
+            threads: The threads, in that order.
+            place: The scalar.
+        """
+        found = variant.sites[sites[0]]
         assert found is not None
         site, span = found
-        first, second = ThreadAccess(thread, span, site.kind), None
-        if what != NEVER:
-            other = (stamp >> SITE_SHIFT) & SITES
-            at = variant.sites[other] if other < len(variant.sites) else None
-            who = stamp & THREAD
-            second = ThreadAccess(who, None, "write") if at is None else ThreadAccess(who, at[1], at[0].kind)
+        first, second = ThreadAccess(threads[0], span, site.kind), None
+        if sites[1] is not None:
+            at = variant.sites[sites[1]] if sites[1] < len(variant.sites) else None
+            second = ThreadAccess(threads[1], *((None, "write") if at is None else (at[1], at[0].kind)))
         known = self.found.races if second is not None else self.found.unset
-        own = itertools.takewhile(lambda item: item.launch == record.index, reversed(known))
-        for item in own:
+        for item in itertools.takewhile(lambda item: item.launch == record.index, reversed(known)):
             if (item.param, item.first.span) == (site.param, span) and _span(item.second) == _span(second):
-                break
-        else:
-            item = AccessConflict(record.index, site.param, place, first, second)
-            known.append(item)
-        item.elements.add(place)
-        item.count += 1
-        if second is not None and len(item.pairs) < MOST_PAIRS:
-            item.pairs.append((second.thread, first.thread))
+                return item
+        item = AccessConflict(record.index, site.param, place, first, second)
+        known.append(item)
+        return item
 
     def _outside(self, record: Record, variant: Variant, number: int, thread: int, said: Words) -> None:
         diagnostic = variant.entry.diagnostics[number]
