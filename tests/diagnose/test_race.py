@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ import pytest
 
 import tapedebug as wp
 from tapedebug._progress import OutOfTime
+from tapedebug.diagnose.experiments.element_accesses import element_of, elements_of
+from tapedebug.diagnose.experiments.thread_order import ThreadOrders
 from tapedebug.diagnose.rules import race
-from tapedebug.trace import Trace
+from tapedebug.trace import Finding, Trace
+from tests.autograd import kernels as k
 
 RNG = np.random.default_rng(0)
 DATA = {
@@ -465,3 +469,57 @@ def test_ctrl_c_keeps_the_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
         wp.diagnose(two_races(), so_far=seen.append)
     races = [finding for finding in seen[-1].findings if finding.rule == "race"]
     assert sorted(finding.evidence["measured"] for finding in races) == [False, True]
+
+
+@wp.kernel
+def added(x: wp.array(dtype=float), total: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    total[i % n] = total[i % n] + x[i]
+
+
+def sums(threads: int) -> wp.Tape:
+    """A tape whose threads lose additions to four sums if they run at the same time."""
+    x = wp.array(np.linspace(1.0, 2.0, threads), dtype=float, requires_grad=True)
+    total, loss = wp.zeros(4, dtype=float, requires_grad=True), wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(added, threads, [x, total, 4])
+        wp.launch(k.total, 4, [total, loss])
+    tape.backward(loss)
+    return tape
+
+
+def orders_compared(monkeypatch: pytest.MonkeyPatch, tape: wp.Tape) -> tuple[Finding, int]:
+    """The finding about the sums of a tape, and the number of orders in which its loss was computed."""
+    plain, runs = ThreadOrders._slopes, list[Any]()
+
+    def counted(orders: ThreadOrders, schedule: Any, displaced: bool) -> Any:
+        runs.extend([] if schedule is None else [schedule])
+        return plain(orders, schedule, displaced)
+
+    monkeypatch.setattr(ThreadOrders, "_slopes", counted)
+    (found,) = wp.diagnose(tape).by_rule("race")
+    return found, len(runs)
+
+
+def test_of_large_launches_orders_are_compared_until_one_proves_the_gradient_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole, runs = orders_compared(monkeypatch, sums(64))
+    assert (whole.severity, runs, whole.evidence["at_least"]) == ("error", 5, False)
+    assert "at least" not in whole.message
+    monkeypatch.setattr(race, "MANY_PIECES", 60)
+    found, runs = orders_compared(monkeypatch, sums(64))
+    assert (found.severity, runs, found.evidence["at_least"]) == ("error", 1, True)
+    assert "the gradient by at least " in found.message
+    assert 0.001 < found.evidence["gradient_change"] <= whole.evidence["gradient_change"]
+    assert found.evidence["changed"] == whole.evidence["changed"], "values are compared in each order"
+
+
+@pytest.mark.parametrize("strides", [(16, 4), (4, 16), (48, 12)])
+def test_elements_are_found_by_the_offsets_of_their_scalars(strides: tuple[int, int]) -> None:
+    shape = (4, 4) if strides == (4, 16) else (3, 4)
+    a = SimpleNamespace(scalar_dtype=np.dtype("float32"), ndim=2, shape=shape, strides=strides)
+    wanted = list(np.ndindex(shape))
+    offsets = [int(np.dot(index, strides)) // 4 for index in wanted]
+    assert elements_of(a, offsets).tolist() == [list(index) for index in wanted]
+    assert [element_of(a, offset) for offset in offsets] == wanted

@@ -29,6 +29,7 @@ class Effect:
         loss: The relative change of the loss; None if there is no loss.
         gradient: The relative change of the gradient, ‖difference‖ / ‖gradient‖; None if not measured.
         displaced: The effect was measured with displaced inputs, not with those of the tape.
+        at_least: The loss and the gradient were compared until the effect was proved, and may change by more.
     """
 
     changed: int = 0
@@ -37,6 +38,7 @@ class Effect:
     loss: float | None = None
     gradient: float | None = None
     displaced: bool = False
+    at_least: bool = False
 
     def worst(self, other: Effect) -> Effect:
         """Return the larger value of each attribute."""
@@ -47,6 +49,7 @@ class Effect:
             _larger(self.loss, other.loss),
             _larger(self.gradient, other.gradient),
             self.displaced or other.displaced,
+            self.at_least or other.at_least,
         )
 
 

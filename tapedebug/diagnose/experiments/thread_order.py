@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ class ThreadOrders:
         launches: The launches.
         seen: The launches whose values are compared, each with the arrays to compare.
         schedules: The orders.
+        enough: The change of the gradient from which on the loss and the gradient are compared no further.
     """
 
     def __init__(
@@ -51,12 +53,14 @@ class ThreadOrders:
         launches: Collection[int],
         seen: Mapping[int, Sequence[Array]],
         schedules: Sequence[Schedule],
+        enough: float = math.inf,
     ) -> None:
         self.replay = replay
         self.scheduling = scheduling
         self.launches = sorted(launches)
         self.seen = seen
         self.schedules = schedules
+        self.enough = enough
         self.directions = [] if replay.blocked else _directions(replay)
 
     def effect(self) -> Effect:
@@ -85,7 +89,7 @@ class ThreadOrders:
         loss, slopes = self._slopes(None, displaced)
         if displaced and not (np.isfinite(loss) and np.isfinite(slopes).all()):
             return Effect()
-        for schedule in self.schedules:
+        for number, schedule in enumerate(self.schedules, 1):
             other, moved = self._slopes(schedule, displaced)
             gradient = self._change(slopes, moved, loss)
             found = found.worst(
@@ -94,6 +98,8 @@ class ThreadOrders:
                     gradient=None if gradient is None else beyond_rounding(gradient, shadow),
                 )
             )
+            if (found.gradient or 0.0) > self.enough:
+                return replace(found, at_least=number < len(self.schedules))
         return found
 
     def _change(self, slopes: Values, moved: Values, loss: float) -> float | None:

@@ -42,9 +42,11 @@ from tapedebug.trace.model import Severity
 
 MEASURED = 4
 """Largest number of kernels that are measured; each costs several replays."""
+MANY_PIECES = 20_000
+"""Pieces of launches from which on no further order is compared once one has proved the gradient wrong."""
 FEWEST = 2
 """Smallest number of pairs of threads of a launch that run at the same time."""
-PER_PIECE, PER_RESTORED_PIECE, PER_RESTORED = 4e-6, 4e-5, 3e-8
+PER_PIECE, PER_RESTORED_PIECE, PER_RESTORED = 1e-6, 1e-5, 6e-9
 """Seconds for a piece of a launch in another order, one that restores values, and each number restored."""
 SLOPES_COST = 5.0
 """The cost of the values, and of the loss with its slopes, in times that of the values."""
@@ -135,14 +137,20 @@ def _measured(context: RuleContext, group: list[AccessConflict]) -> Effect | Non
     launches = _alike(context, group)
     params = {(item.launch, item.param): None for item in group}
     meet = {index: [records[index].args[p] for at, p in params if at == index] for index in pairs}
-    schedules = [
-        backwards(apart, len(launches)),
-        shuffled(apart, len(launches)),
+    schedules = [  # those that restore values take fewer pieces, and lose what two threads add
         together(pairs, places),
         at_once(apart, len(launches), places, first_wins=False),
         at_once(apart, len(launches), places, first_wins=True),
+        backwards(apart, len(launches)),
+        shuffled(apart, len(launches)),
     ]
-    return ThreadOrders(context.rerun, scheduling, launches, meet, schedules).effect()
+    enough = GRADIENT_WRONG if _pieces(records, launches) > MANY_PIECES else math.inf
+    return ThreadOrders(context.rerun, scheduling, launches, meet, schedules, enough).effect()
+
+
+def _pieces(records: Sequence[Operation], launches: Sequence[int]) -> int:
+    """Return the number of pieces in which launches run in another order."""
+    return sum(pieces_of(math.prod(records[index].dim), len(launches)) for index in launches)
 
 
 def _alike(context: RuleContext, group: list[AccessConflict]) -> list[int]:
@@ -158,16 +166,15 @@ def _reordering_seconds(context: RuleContext, group: list[AccessConflict]) -> fl
     pairs = _pairs(group, places)
     launches = _alike(context, group)
     sizes = {index: sum(len(where) for _, where in found) for index, found in places.items()}
-    threads = {index: math.prod(records[index].dim) for index in launches}
-    pieces = sum(pieces_of(threads[index], len(launches)) for index in launches)
     restored = alone = 0.0
     for index, size in sizes.items():
         found = len(pairs[index])
         if size:
-            found += pieces_of(threads[index], len(launches), restoring_pieces(size, len(places)))
+            threads = math.prod(records[index].dim)
+            found += pieces_of(threads, len(launches), restoring_pieces(size, len(places)))
         alone += 2 * found
         restored += 2 * found * size
-    each = 2 * pieces * PER_PIECE + alone * PER_RESTORED_PIECE + restored * PER_RESTORED
+    each = 2 * _pieces(records, launches) * PER_PIECE + alone * PER_RESTORED_PIECE + restored * PER_RESTORED
     return each * SLOPES_COST
 
 
@@ -291,11 +298,12 @@ def _judged(effect: Effect | None, *, unread: bool = False) -> tuple[Severity, s
     if effect.loss is None:
         return "warning", f"{values}; what that does to a gradient was not measured."
     link = ", and" if effect.changed else ", but"
+    by = "by at least" if effect.at_least else "by"
     if gradient:
-        also = f", the loss by {words.percent(loss)}" if loss else ""
+        also = f", the loss {by} {words.percent(loss)}" if loss else ""
         differs = "" if effect.changed else " differs"
         severity: Severity = "error" if gradient > GRADIENT_WRONG else "warning"
-        return severity, f"{values}{link} the gradient{differs} by {words.percent(gradient)}{also}."
+        return severity, f"{values}{link} the gradient{differs} {by} {words.percent(gradient)}{also}."
     if loss:
         differs = "" if effect.changed else " differs"
         return "warning", f"{values}{link} the loss{differs} by {words.percent(loss)}."
@@ -364,4 +372,5 @@ def _evidence(
         "loss_change": None if effect is None else effect.loss,
         "gradient_change": None if effect is None else effect.gradient,
         "displaced": effect is not None and effect.displaced,
+        "at_least": effect is not None and effect.at_least,
     }
