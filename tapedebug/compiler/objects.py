@@ -253,6 +253,12 @@ class Entry(ENTRY.__base__):  # type: ignore[misc, name-defined]
 
         return direct(self.settled())
 
+    def direct_timed(self) -> Callable[[int, int, int], float] | None:
+        """Return a function that also returns the seconds that it took; None if Python hides its clock."""
+        from tapedebug.compiler.direct_call import direct_timed
+
+        return direct_timed(self.settled())
+
 
 def load(key: str, symbol: str, code: bytes) -> Entry:
     """Link object code into this process, once for each key; return its entry."""

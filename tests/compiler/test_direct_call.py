@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import tapedebug as wp
-from tapedebug.compiler import backend
-from tapedebug.compiler.direct_call import direct
+from tapedebug.compiler import backend, direct_call
+from tapedebug.compiler.direct_call import direct, direct_timed
 from tapedebug.runtime.launch import plan as plans
 
 STORES = """define void @{symbol}(i64 %lo, i64 %hi, ptr %args) nounwind {
@@ -58,6 +59,47 @@ def test_calls_leave_the_count_of_references_to_none_as_it_was() -> None:
     for number in range(10_000):
         run(number, number, at)
     assert abs(sys.getrefcount(None) - before) < 1000
+
+
+def test_one_that_measures_itself() -> None:
+    words = np.zeros(2, np.int64)
+    run, at = direct_timed(backend.assembled(STORES)), words.ctypes.data
+    assert run is not None
+    start = time.perf_counter()
+    took = [run(number, -number, at) for number in range(100)]
+    assert {*map(type, took)} == {float}
+    assert 0 < sum(took) < time.perf_counter() - start
+    assert words.tolist() == [99, -99]
+    with pytest.raises(TypeError):
+        run(1, 2, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("clocks", [direct_call.CLOCKS, ()], ids=["with its clock", "without"])
+def test_records_tell_how_long_launches_took(
+    clocks: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct_call, "CLOCKS", clocks)
+    monkeypatch.setattr(plans, "OFTEN", 3)
+
+    @wp.kernel
+    def sum_up(most: int, found: wp.array(dtype=float)):
+        total = float(0.0)
+        for i in range(most):
+            total = wp.sin(total) + float(i)
+        found[0] = total
+
+    found = wp.zeros(1)
+    for most in (10, 2_000_000):
+        start = time.perf_counter()
+        with wp.Tape() as tape:
+            for _ in range(5):
+                wp.launch(sum_up, 1, inputs=[most, found])
+        whole = time.perf_counter() - start
+    took = [record.elapsed for record in tape.records]
+    assert sum(took) < whole
+    assert min(took) > 1e-4  # two million sines take longer on any machine
+    kind = type(tape.records[0].plan.timed).__name__  # type: ignore[attr-defined]
+    assert kind == ("builtin_function_or_method" if clocks else "function")
 
 
 def test_launches_are_the_same_after_the_plan_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:

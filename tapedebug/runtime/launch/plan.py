@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tapedebug import contract
@@ -223,6 +224,7 @@ class KernelPlan(LaunchPlan):
     Attributes:
         plain: True if no launch overwrites values that its own adjoint needs, and no array is a gradient.
         run: The forward entry, from `OFTEN` launches on as a built-in function.
+        timed, large_timed: Like `run` and `large`, but they return the seconds that it took.
         large: The runner for many threads.
         least: Number of threads from which `large` is used.
         floats: Array parameters of floats, which can have adjoints.
@@ -250,6 +252,7 @@ class KernelPlan(LaunchPlan):
         "fitted",
         "floats",
         "large",
+        "large_timed",
         "least",
         "notes",
         "packed",
@@ -261,6 +264,7 @@ class KernelPlan(LaunchPlan):
         "tail",
         "tangents",
         "tested",
+        "timed",
         "twins",
     )
 
@@ -330,6 +334,7 @@ class KernelPlan(LaunchPlan):
         self.run: Runner = self.large
         if type(self.large) is ParallelEntry:
             self.run = self._counted(self.large.entry)  # compiled on the first call
+        self.timed, self.large_timed = timed(self.run), timed(self.large)
         self.twins: dict[tuple[bool, frozenset[str], bool], Runner] = {}
         self.adjoints: dict[tuple[Any, ...], Runner] = {}
         self.recorder: Recorder | None = None
@@ -348,6 +353,7 @@ class KernelPlan(LaunchPlan):
             left -= 1
             if left == 0 and isinstance(entry, Entry):
                 self.run = entry.direct()
+                self.timed = entry.direct_timed() or timed(self.run)
 
         return run
 
@@ -476,6 +482,17 @@ class KernelPlan(LaunchPlan):
             )
             found = self.tangents[key] = runner(entry, self.kernel)
         return found
+
+
+def timed(run: Runner) -> Callable[[int, int, int], float]:
+    """Return a function that runs threads and returns the seconds that it took."""
+
+    def measured(lo: int, hi: int, args: int) -> float:
+        start = perf_counter()
+        run(lo, hi, args)
+        return perf_counter() - start
+
+    return measured
 
 
 def runner(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tapedebug.runtime.generated_functions import function_from_text
@@ -63,7 +62,6 @@ RECORDING = """\
     record.site = site
     record.scope = tape.scope
     record.needs = record.inplace_saves = ()
-    record.elapsed = 0.0
     record.value = b""
     record.times = record.func = record.notes = None
     watched = closed = False
@@ -71,9 +69,7 @@ RECORDING = """\
     if budget is not None and budget.full:
         budget.thin(tracker)
     {checks}
-    start = perf_counter()
-    (plan.run if threads < least else large)(0, threads, id(packed) + HEADER)
-    record.elapsed = perf_counter() - start
+    record.elapsed = (plan.timed if threads < least else large)(0, threads, id(packed) + HEADER)
     if watched:
         tracker.after(record)
     records.append(record)
@@ -161,10 +157,9 @@ def _values(plan: KernelPlan) -> dict[str, Any]:
         "HEADER": HEADER,
         "Record": Record,
         "announce_recorded": announce_recorded,
-        "large": plan.large,
+        "large": plan.large_timed,
         "least": plan.least,
         "new": Record.__new__,
-        "perf_counter": perf_counter,
         "plan": plan,
     }
 
