@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ from tapedebug.runtime.launch.bounds_precheck import BoundsPrecheck
 from tapedebug.runtime.launch.call_list import CallList, Times
 from tapedebug.runtime.launch.finite_check import FiniteCheck
 from tapedebug.runtime.launch.plan import CHECKED, LaunchPlan, Runner, has_gradient
-from tapedebug.runtime.memory.addresses import address_of
 from tapedebug.runtime.memory.array import array
 from tapedebug.runtime.memory.buffer import ZERO, Buffer, gradients
 from tapedebug.runtime.parallel import parallel_memcpy
@@ -53,7 +51,7 @@ That needs no copy, and to delay interrupts takes a microsecond or two.
 """
 
 SMALL = 4096
-"""Bytes of a seed up to which it is copied by its address."""
+"""Bytes of a seed up to which it is copied as bytes."""
 
 SHORT = 0.2
 """Seconds of recorded forward work up to which a reverse pass finishes before an interrupt is handled."""
@@ -291,8 +289,8 @@ class Prepared:
     def begin_from(self, a: array, seed: Values) -> None:
         """Write a seed to the gradient of an array."""
         plain = seed.flags.c_contiguous and seed.dtype.isbuiltin == 1  # others may have no buffer
-        if plain and a.is_contiguous and seed.nbytes < SMALL:  # a view would take longer
-            ctypes.memmove(self.space.adjoint(a), address_of(seed), seed.nbytes)
+        if plain and a.is_contiguous and 0 < seed.nbytes < SMALL:  # a view would take longer
+            a.buffer.gradient().data.data[a.start : a.stop] = seed.data.cast("B")
         else:
             parallel_memcpy.copy(self._view(a), seed)
 
