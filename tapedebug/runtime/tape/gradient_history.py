@@ -189,17 +189,22 @@ def norm_of(a: array) -> float:
 
 
 def _norm_of(buffer: Buffer, values: np.ndarray[Any, Any]) -> float:
-    return _norm_from_sample(buffer, _sampled(values), values.size)
-
-
-def _norm_from_sample(buffer: Buffer, sampled: np.ndarray[Any, Any], size: int) -> float:
-    """Return the norm of an array of `size` values in a buffer from those that `_sampled` has chosen."""
-    if buffer.fill is not None and not any(buffer.fill):
+    if _is_zero(buffer):
         return 0.0
-    if not is_float(sampled.dtype):
+    if not is_float(values.dtype):
         return math.nan
-    norm = _norm(sampled if sampled.ndim == 1 else sampled.reshape(-1))
-    return norm if sampled.size == size else norm * math.sqrt(size / sampled.size)
+    sampled = _sampled(values)
+    return _scale(values, sampled) * _norm(sampled.reshape(-1))
+
+
+def _is_zero(buffer: Buffer) -> bool:
+    """Return True if a buffer is known to hold zeros only."""
+    return buffer.fill is not None and not any(buffer.fill)
+
+
+def _scale(values: np.ndarray[Any, Any], sampled: np.ndarray[Any, Any]) -> float:
+    """Return the ratio of the norm of an array to that of its sample, by their numbers of values."""
+    return 1.0 if sampled.size == values.size else math.sqrt(values.size / sampled.size)
 
 
 def sample_of(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -310,7 +315,7 @@ class InputGrads:
         self.inputs: tuple[tuple[int, int], ...] = ((self.start, self.stop),)
         if 1 < len(arrays) <= LISTED:
             self.inputs = tuple([(a.start, a.stop) for a in arrays])
-        self._samples: dict[array, tuple[Buffer, np.ndarray[Any, Any], int]] = {}
+        self._samples: dict[array, tuple[Buffer, np.ndarray[Any, Any], float]] = {}
 
     def norm(self, a: array) -> float:
         """Return the norm of the gradient of an input, from a view of a sample, which is created once.
@@ -318,16 +323,17 @@ class InputGrads:
         A pass over large arrays leaves nothing else in the caches: to create the view takes longer then than
         to read the sample.
         """
-        memory, sampled, size = self._samples.get(a, (None, None, 0))
+        memory, sampled, scale = self._samples.get(a, (None, None, 1.0))
         if sampled is None or memory is not self.buffer.adjoint:
             gradient = a.grad
             assert gradient is not None
             memory, values = gradient.buffer, gradient._numpy_view()
-            sampled, size = _sampled(values), values.size
+            sampled = _sampled(values)
+            scale = _scale(values, sampled)
             if np.may_share_memory(sampled, values):
-                self._samples[a] = memory, sampled, size
+                self._samples[a] = memory, sampled, scale
         assert memory is not None
-        return _norm_from_sample(memory, sampled, size)
+        return 0.0 if _is_zero(memory) else scale * _norm(sampled.reshape(-1))
 
 
 def input_grads_of(arrays: Sequence[array]) -> list[InputGrads]:
