@@ -197,14 +197,14 @@ def _reused(tapes: Sequence[RecordedTape]) -> Iterator[None]:
 
 
 def _reveal(context: RuleContext, again: Rediagnose) -> None:
-    what = "what stands behind what was found"
+    what, before = "what stands behind what was found", len(context.trace.findings)
     try:
         with context.timer.measure("bugs that other bugs hide", estimated_seconds(context)):
             unmask(context, again)
     except TapedebugError as error:
-        add_gap(context, what, error.message)
+        add_gap(context, what, error.message, len(context.trace.findings) - before)
     except KeyboardInterrupt:
-        add_gap(context, what, "interrupted")
+        add_gap(context, what, "interrupted", len(context.trace.findings) - before)
         raise
 
 

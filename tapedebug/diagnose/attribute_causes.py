@@ -14,7 +14,7 @@ def attribute_causes(findings: Sequence[Finding]) -> list[Finding]:
         rule = rule_of(cause)
         for finding in findings:
             sentence = rule.explain(cause, finding) if finding.rule in rule.explains else ""
-            if sentence:
+            if sentence and sentence not in finding.message:  # it may have been attributed before
                 finding.severity = "info"
                 finding.message += f" {sentence}"
                 finding.evidence["explained_by"] = rule.code

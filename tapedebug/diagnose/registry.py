@@ -197,16 +197,24 @@ def _add_gap_of(
     else:  # an internal error must not lose the findings of other rules
         reason = f"{OURS} ({type(error).__name__}: {error}); please report it"
     context.trace.coverage.partial |= not isinstance(error, NotOffered)
+    if isinstance(error, OutOfTime) and not error.step and not count:
+        late.append(what)
+    elif count or not isinstance(error, KeyboardInterrupt):  # else it is among the rules that have not run
+        add_gap(context, what, reason, count)
+
+
+def add_gap(context: RuleContext, what: str, reason: str, count: int = 0) -> None:
+    """Add a gap to the coverage; gaps with the same reason share one note.
+
+    Args:
+        context: The tape.
+        what: What was looked for.
+        reason: The reason why it was not, or not further.
+        count: The number of findings before that.
+    """
     if count:
         context.skipped(f"{what} was cut short after {words.plural(count, 'finding')}: {reason}")
-    elif isinstance(error, OutOfTime) and not error.step:
-        late.append(what)
-    elif not isinstance(error, KeyboardInterrupt):  # then it is among the rules that have not run
-        add_gap(context, what, reason)
-
-
-def add_gap(context: RuleContext, what: str, reason: str) -> None:
-    """Add a gap to the coverage; gaps with the same reason share one note."""
+        return
     notes, end = context.trace.coverage.notes, f" not looked for: {reason}"
     for place, note in enumerate(notes):
         if note.endswith(end):

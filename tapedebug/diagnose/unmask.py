@@ -9,7 +9,7 @@ hid it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -43,13 +43,22 @@ class Rediagnose(Protocol):
 
 
 def unmask(context: RuleContext, again: Rediagnose, depth: int = DEPTH) -> None:
-    """Add to a context the findings that were hidden by its other findings."""
+    """Add to a context the findings that were hidden by its other findings.
+
+    An interrupt or an error keeps those before it.
+    """
     replay = context.replay
     if replay is None or depth == 0:
         return
-    for hiding, fixed in _fixed(context, replay, again):
-        unmask(fixed, again, depth - 1)
-        _add(context, fixed.trace.findings, hiding)
+    for hiding, fixed, rules in _fixed(context, replay, again):
+        try:
+            try:
+                apply_rules(fixed, rules)
+            finally:
+                fixed.trace.findings = attribute_causes(fixed.trace.findings)
+            unmask(fixed, again, depth - 1)
+        finally:
+            _add(context, fixed.trace.findings, hiding)
     if depth == DEPTH:
         _reveal_latent(context)
 
@@ -86,24 +95,33 @@ def _reveal_latent(context: RuleContext) -> None:
             return
 
 
-def _fixed(context: RuleContext, replay: Replay, again: Rediagnose) -> Iterator[tuple[Finding, RuleContext]]:
-    """Yield the first bug that hides others, with the context of the tape without such bugs."""
+def _fixed(
+    context: RuleContext, replay: Replay, again: Rediagnose
+) -> Iterator[tuple[Finding, RuleContext, Collection[str]]]:
+    """Yield the first bug that hides others, the context of the tape without such bugs, and rules for it."""
     serious = [finding for finding in context.trace.findings if finding.severity != "info"]
     repairs = [(item, repair) for item in serious if (repair := rule_of(item).repair(item)) is not None]
     recorded = [each for each in repairs if each[1].records_again]
     if recorded:
-        yield recorded[0][0], _recorded_again(context, replay, again, recorded)
+        yield recorded[0][0], *_recorded_again(context, replay, again, recorded)
     replayed = [each for each in repairs if not each[1].records_again]
     if replayed:
         context.progress("looking for what stands behind what was found")
-        yield replayed[0][0], _calmed(context, replay, replayed)
+        hiding = replayed[0][0]
+        yield hiding, _calmed(context, replay, replayed), rule_of(hiding).unmasks
 
 
 Repairs = Sequence[tuple[Finding, Repair]]
 
 
-def _recorded_again(context: RuleContext, replay: Replay, again: Rediagnose, repairs: Repairs) -> RuleContext:
-    """Return another tape, with the gradients that arrays lacked and without the launches after the loss."""
+def _recorded_again(
+    context: RuleContext, replay: Replay, again: Rediagnose, repairs: Repairs
+) -> tuple[RuleContext, Collection[str]]:
+    """Return another tape, with the gradients that arrays lacked and without the launches after the loss.
+
+    Returns:
+        Its context, and the rules to apply.
+    """
     stop = next((repair.stop for _, repair in repairs if repair.stop is not None), None)
     cut = any(repair.requires_grad for _, repair in repairs)
     tape = patched_tape(replay.recorded, _between(context) if cut else (), stop)
@@ -115,9 +133,7 @@ def _recorded_again(context: RuleContext, replay: Replay, again: Rediagnose, rep
     found = again(tape, check=few)
     _name(found, context)
     found.as_warp = context.as_warp
-    apply_rules(found, only=[rule.code for rule in RULES if not rule.last_resort] if few else hidden)
-    found.trace.findings = attribute_causes(found.trace.findings)
-    return found
+    return found, [rule.code for rule in RULES if not rule.last_resort] if few else hidden
 
 
 def _between(context: RuleContext) -> set[int]:
@@ -159,8 +175,6 @@ def _calmed(context: RuleContext, replay: Replay, repairs: Repairs) -> RuleConte
     experiment = replay.patched(ReplayPatch(finite, _past(context, revived)))
     found = RuleContext(trace, experiment, context.as_warp, context.named_loss, context.progress)
     found.run_seconds = context.run_seconds
-    apply_rules(found, only=rule_of(repairs[0][0]).unmasks)
-    trace.findings = attribute_causes(trace.findings)
     return found
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 import tapedebug as wp
+from tapedebug.diagnose.attribute_causes import attribute_causes
+from tapedebug.diagnose.rule import RuleFinding
+from tapedebug.diagnose.rules._disconnected_finding import NO_DATA_FLOW, DisconnectedFinding
 from tapedebug.diagnose.so_far import INTERRUPTED, WAITING
 from tapedebug.trace import Trace
 from tests.wrong_tape import total, wrong_tape
@@ -89,3 +92,13 @@ def test_inputs_are_reported_before_there_is_a_verdict() -> None:
 def test_before_the_verdict_there_is_nothing_to_keep() -> None:
     seen, _ = stopped("comparing the gradient with differences of the loss")
     assert seen == []
+
+
+def test_a_finding_is_attributed_once_however_often_it_is_reported() -> None:
+    cause = RuleFinding(rule="unused", severity="warning", message="Swapped.", inputs=["x"])
+    finding = DisconnectedFinding(
+        rule="disconnected", severity="warning", message="Cut.", kind=NO_DATA_FLOW, inputs=["x"]
+    )
+    for _ in range(2):
+        attribute_causes([cause, finding])
+    assert (finding.severity, finding.message) == ("info", "Cut. See unused for the reason.")

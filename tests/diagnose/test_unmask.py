@@ -155,6 +155,26 @@ def test_three_bugs_behind_each_other() -> None:
     assert found["overwrite"].severity == "error"
 
 
+def test_an_interrupt_keeps_what_was_found_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["tapedebug.diagnose.unmask"]
+    plain = module.apply_rules
+
+    def interrupted(*args: Any) -> None:
+        plain(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "apply_rules", interrupted)
+    tape, _, loss = three_deep()
+    seen: list[Any] = []
+    with pytest.raises(KeyboardInterrupt):
+        wp.diagnose(tape, loss, so_far=seen.append)
+    found = {item.rule: item for item in seen[-1].findings if item.severity != "info"}
+    assert found["disconnected"].evidence["behind"] == "after-loss"
+    notes = seen[-1].coverage.notes
+    (note,) = [note for note in notes if note.startswith("what stands behind what was found was cut short")]
+    assert note.endswith(": interrupted")
+
+
 def test_nothing_is_told_twice() -> None:
     tape, _, loss = three_deep()
     messages = [(item.rule, *item.launches) for item in wp.diagnose(tape, loss=loss).findings]
