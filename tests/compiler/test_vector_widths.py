@@ -102,12 +102,24 @@ def test_not_where_registers_or_places_in_the_cache_are_few(kernel: Any) -> None
     assert [lanes(kernel, bits) for bits in (512, 256, 128)] == [16, 8, 4]
 
 
-@pytest.mark.skipif(
+INLINE = pytest.mark.skipif(
     sine(Vectors(32, vector_bits(), fast=True), ("f32",)) is None or vector_bits() < 512,
     reason="sines are not computed inline",
 )
+
+
+@INLINE
 def test_two_of_the_widest_vectors_share_a_branch() -> None:
     """One sine is all that is computed inline or called, and not in a loop."""
     kernels = (waved, waved_twice, waved_and_grown, waved_often)
     assert [lanes(kernel, 512, math=True) for kernel in kernels] == [32, 16, 16, 16]
     assert [lanes(kernel, 512) for kernel in kernels] == [16, 16, 16, 16]
+
+
+@INLINE
+def test_a_function_that_is_computed_inline_makes_a_block_long() -> None:
+    """The memory of the next blocks is fetched, as it is beside calls: it answers later than a sine takes."""
+    for math, fetched in ((True, True), (False, False)):
+        text = waved._text(Variant("forward", lanes=True, math=math))
+        assembly = translator.vectorize(text.code, "entry", replace(text.lanes, bits=512))
+        assert ("call void @llvm.prefetch" in assembly) == fetched

@@ -36,7 +36,7 @@ elements far apart: with fewer it is as fast, or faster, thread by thread."""
 LONG = 100
 """Instructions of a block of threads from which what the next ones access is fetched ahead."""
 CALLED = 100
-"""Instructions of a vector function, about."""
+"""Instructions of a vector function, about, called or inline."""
 FLAT = 6
 """Statements up to which a branch without memory is computed for all lanes."""
 
@@ -240,7 +240,7 @@ class _Vectorizer(VectorMemory):
     def _is_long(self, at: int) -> bool:
         """True if a block of threads has more instructions than a processor's reorder window."""
         instructions = sum(not line.endswith(FETCHED) for line in self.lines[at:])
-        return instructions + self.called * CALLED > LONG
+        return instructions + (self.called + len(self.inline)) * CALLED > LONG
 
     def _block(self, node: ast.For, first: str, stop: str | None) -> None:
         """A block of threads, from the first one; those from `stop` on do not run."""
