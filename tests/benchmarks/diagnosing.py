@@ -51,6 +51,8 @@ SHORT, SOON = 0.1, 1.0
 """The goal for the elapsed time until the verdict, of tapes of at most `SHORT` seconds."""
 PEAK_RATIO = 3.0
 """The goal for the memory of a diagnosis, in times that of its tape."""
+FREQUENT = 1_200
+"""Launches after which a kernel has all functions that are generated when it is launched again and again."""
 LEAST_TAPE = (3, 2)
 """The launches and elements of a tape of one step: its diagnosis tells what any of them takes."""
 
@@ -82,7 +84,8 @@ def record(elements: int, launches: int) -> tuple[wp.Tape, Any]:
 
 
 def prepare(elements: int) -> None:
-    """Compile everything, with a small tape."""
+    """Compile everything, with a small tape, after another one as of a kernel that is launched often."""
+    record(1, FREQUENT)
     tape, loss = record(min(elements, 1000), 12)
     tape.backward(loss)
     diagnose(tape, progress=False)
