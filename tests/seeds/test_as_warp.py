@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import tapedebug as wp
-from tapedebug._tape_observers import _live
 from tests.seeds.table import EXAMPLES, Example
 from tests.seeds.test_documents import ours, run
 
@@ -44,7 +43,7 @@ def test_errors_exactly_where_the_documents_say_so(
     enter = wp.Tape.__enter__
 
     def entered(tape: wp.Tape) -> wp.Tape:
-        if tape in _live:  # one of the program's own, and none that a check makes
+        if tape in wp.live_tapes():  # one of the program's own, and none that a check makes
             tapes.append(tape)
         return enter(tape)
 

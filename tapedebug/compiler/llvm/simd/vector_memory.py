@@ -19,7 +19,7 @@ from tapedebug.compiler.llvm.library import in_memory, scalar
 from tapedebug.compiler.llvm.simd.gathered_indices import GatheredIndices, NotWorthIt
 from tapedebug.compiler.llvm.simd.loop_names import LoopNames
 from tapedebug.compiler.llvm.simd.reductions import PendingStore
-from tapedebug.compiler.llvm.simd.vector_values import LinearValue
+from tapedebug.compiler.llvm.simd.vector_values import WIDEST, LinearValue
 from tapedebug.lang.lowering import alignment, llvm_type, shuffle
 
 AHEAD = {3072: 3, 12288: 2}
@@ -378,7 +378,7 @@ class VectorMemory(GatheredIndices):
 
     def _stream(self, of: str, value: str, place: str, align: int) -> None:
         """Store a vector past the caches, if it is aligned as processors demand."""
-        size = align * self.width  # of two vectors, each is stored by itself
+        size = min(align * self.width, WIDEST // 8)  # of two vectors, each is stored by itself
         name = f"td.stream.{self.width}.{of.rpartition(' ')[2].rstrip('>')}"
         self.needs["!0 = !{i32 1}"] = None
         self.needs[STREAM.format(name=name, of=of, rest=size - 1, size=size, align=align)] = None
