@@ -128,7 +128,7 @@ def test_at_random_points_of_the_program() -> None:
             came = stop.calls >= (stop.at or 0)
             swallowed, late = swallowed + came, late + (not came)
         world.check(before, f"at call {stop.at} of {whole.calls}")
-        assert swallowed <= 1 + POINTS // 10, "Python itself swallows few: those in what it cleans up"
+        assert swallowed <= max(1, POINTS // 10), "Python itself swallows few: those in what it cleans up"
         assert late <= POINTS, "most points are before the end"
     again = wp.diagnose(world.tape)
     assert str(again) == str(first)
